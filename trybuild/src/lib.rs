@@ -1,0 +1,1 @@
+//! Compile errors of the macros, case by case.
