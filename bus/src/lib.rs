@@ -1,1 +1,2 @@
 //! bus
+pub mod singleton;
