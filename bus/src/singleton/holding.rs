@@ -8,9 +8,9 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::machine::{Outcome, Standing, Then, Tools, leaves_nothing};
-use super::moment::Moment;
 use super::protocol::{Action, Deadlines, Doubt, EndedAs, Event, Given, LossCause, Notice, RunId, Ticket};
 use super::timing::LockTiming;
+use crate::clock::BootInstant;
 
 /// How often people are told that the endpoint's row belongs to another lock.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -23,9 +23,9 @@ pub(super) struct Holding {
     /// The request that won it: answers to requests before this one belong to another acquisition.
     won_by: Ticket,
     /// The instant before the latest confirmed request was sent.
-    confirmed: Moment,
+    confirmed: BootInstant,
     /// A clock jump that no renewal sent after it has answered yet.
-    distrusted_since: Option<Moment>,
+    distrusted_since: Option<BootInstant>,
     phase: Phase,
     renewal: Renewal,
     work: Work,
@@ -35,29 +35,29 @@ pub(super) struct Holding {
 enum Phase {
     Held,
     Doubtful,
-    Lost { cause: LossCause, cut_at: Moment, cut: bool, overrun_told: bool },
+    Lost { cause: LossCause, cut_at: BootInstant, cut: bool, overrun_told: bool },
 }
 
 #[derive(Debug)]
 struct Renewal {
     asked: Option<Ticket>,
     failures: u32,
-    next_at: Moment,
+    next_at: BootInstant,
 }
 
 /// What the lock is held for just now.
 #[derive(Debug)]
 pub(super) enum Work {
     /// The fence is not confirmed yet.
-    Raising { asked: Option<Ticket>, failures: u32, next_at: Moment, told_at: Option<Moment> },
+    Raising { asked: Option<Ticket>, failures: u32, next_at: BootInstant, told_at: Option<BootInstant> },
     /// The fence is confirmed; the run starts as soon as the lock is.
-    Ready { not_before: Moment },
+    Ready { not_before: BootInstant },
     /// The run is on.
     Running { run: RunId },
 }
 
 impl Holding {
-    pub(super) fn new(owner: Uuid, fence: u64, won_by: Ticket, next_renewal: Moment) -> Self {
+    pub(super) fn new(owner: Uuid, fence: u64, won_by: Ticket, next_renewal: BootInstant) -> Self {
         Holding {
             owner,
             fence,
@@ -74,7 +74,7 @@ impl Holding {
         self.owner
     }
 
-    pub(super) fn confirmed(&self) -> Moment {
+    pub(super) fn confirmed(&self) -> BootInstant {
         self.confirmed
     }
 
@@ -107,7 +107,7 @@ impl Holding {
         }
     }
 
-    pub(super) fn wakes_at(&self, timing: &LockTiming, stopping: bool) -> Option<Moment> {
+    pub(super) fn wakes_at(&self, timing: &LockTiming, stopping: bool) -> Option<BootInstant> {
         let phase = match self.phase {
             Phase::Held => Some(timing.doubtful_at(self.confirmed)),
             Phase::Doubtful => Some(timing.lost_at(self.confirmed)),
@@ -132,7 +132,7 @@ impl Holding {
     }
 
     /// Wall and boot clock parted: nothing is taken in until a renewal that is sent from now on is confirmed.
-    pub(super) fn distrust_clock(&mut self, now: Moment, actions: &mut Vec<Action>) {
+    pub(super) fn distrust_clock(&mut self, now: BootInstant, actions: &mut Vec<Action>) {
         if self.is_lost() {
             return;
         }
@@ -173,7 +173,12 @@ impl Holding {
         Outcome::Stays
     }
 
-    fn pass_time_lost(&mut self, now: Moment, timing: &LockTiming, actions: &mut Vec<Action>) -> Outcome {
+    fn pass_time_lost(
+        &mut self,
+        now: BootInstant,
+        timing: &LockTiming,
+        actions: &mut Vec<Action>,
+    ) -> Outcome {
         let Work::Running { run } = self.work else {
             // Nothing runs: what is left of the lease is given back, unless the store said it is not ours.
             return if self.is_refused() {
@@ -196,11 +201,11 @@ impl Holding {
         Outcome::Stays
     }
 
-    fn overrun_at(&self, timing: &LockTiming, cut_at: Moment) -> Moment {
+    fn overrun_at(&self, timing: &LockTiming, cut_at: BootInstant) -> BootInstant {
         overrun_after(timing, self.confirmed, cut_at)
     }
 
-    fn keep_renewing(&mut self, now: Moment, tools: &mut Tools<'_>, actions: &mut Vec<Action>) {
+    fn keep_renewing(&mut self, now: BootInstant, tools: &mut Tools<'_>, actions: &mut Vec<Action>) {
         if let Some(asked) = self.renewal.asked
             && now >= asked.sent + tools.timing.attempt_timeout()
         {
@@ -213,7 +218,7 @@ impl Holding {
         }
     }
 
-    fn renewal_failed(&mut self, now: Moment, timing: &LockTiming) {
+    fn renewal_failed(&mut self, now: BootInstant, timing: &LockTiming) {
         // After the third try there is no fourth round to wait for: it goes on for as long as the deadline allows.
         self.renewal.asked = None;
         self.renewal.failures = self.renewal.failures.saturating_add(1);
@@ -355,7 +360,7 @@ impl Holding {
         }
     }
 
-    fn deadlines(&self, now: Moment, timing: &LockTiming) -> Deadlines {
+    fn deadlines(&self, now: BootInstant, timing: &LockTiming) -> Deadlines {
         let owned_until = timing.lost_at(self.confirmed);
         let intake_until =
             if self.phase == Phase::Held { timing.doubtful_at(self.confirmed) } else { now.min(owned_until) };
@@ -371,7 +376,7 @@ impl Holding {
         }
     }
 
-    fn lose(&mut self, now: Moment, cause: LossCause, timing: &LockTiming, actions: &mut Vec<Action>) {
+    fn lose(&mut self, now: BootInstant, cause: LossCause, timing: &LockTiming, actions: &mut Vec<Action>) {
         // After a definite answer another may already be starting, so the notice runs from here, and never past
         // what the deadline would have given.
         let cut_at = (now + timing.notice()).min(timing.cut_at(self.confirmed));
@@ -384,6 +389,6 @@ impl Holding {
 }
 
 /// When a run that was cut should have ended: before the lease does, if that is still ahead.
-fn overrun_after(timing: &LockTiming, confirmed: Moment, cut_at: Moment) -> Moment {
+fn overrun_after(timing: &LockTiming, confirmed: BootInstant, cut_at: BootInstant) -> BootInstant {
     (cut_at + timing.lock_lease() / 16).min(timing.overrun_at(confirmed)).max(cut_at)
 }

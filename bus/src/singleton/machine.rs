@@ -19,9 +19,9 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::holding::{Holding, Work};
-use super::moment::Moment;
 use super::protocol::{Action, EndedAs, Event, Given, LossCause, Notice, RunId, RunOutcome, Ticket};
 use super::timing::LockTiming;
+use crate::clock::BootInstant;
 
 /// One candidate for one lock.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub enum Standing {
 
 #[derive(Debug)]
 enum State {
-    Standby { until: Moment, hint_counts: bool },
+    Standby { until: BootInstant, hint_counts: bool },
     Acquiring(Acquiring),
     Holding(Holding),
     Releasing(Releasing),
@@ -78,7 +78,7 @@ struct Acquiring {
     /// Whether the latest request may still be answered in time.
     waiting: bool,
     tries: u32,
-    again_at: Moment,
+    again_at: BootInstant,
 }
 
 /// A lock that is given back.
@@ -89,9 +89,9 @@ struct Releasing {
     ended: Option<EndedAs>,
     asked: Option<Ticket>,
     tries: u32,
-    again_at: Moment,
+    again_at: BootInstant,
     /// From here on the lease has expired by itself.
-    pointless_at: Moment,
+    pointless_at: BootInstant,
     then: Then,
 }
 
@@ -118,7 +118,7 @@ impl Machine {
     pub fn new(timing: LockTiming) -> Self {
         Machine {
             timing,
-            state: State::Standby { until: Moment::default(), hint_counts: true },
+            state: State::Standby { until: BootInstant::from_nanos(0), hint_counts: true },
             stopping: false,
             tickets: 0,
             runs: 0,
@@ -145,7 +145,7 @@ impl Machine {
     }
 
     /// When to send the next [`Event::Tick`] if nothing else happens. `None`: only an event goes on from here.
-    pub fn wakes_at(&self) -> Option<Moment> {
+    pub fn wakes_at(&self) -> Option<BootInstant> {
         match &self.state {
             State::Standby { until, .. } => Some(*until),
             State::Acquiring(acquiring) if acquiring.waiting => {
@@ -476,7 +476,7 @@ impl Machine {
 }
 
 impl Acquiring {
-    fn unanswered(&mut self, now: Moment, timing: &LockTiming, jitter: f64) {
+    fn unanswered(&mut self, now: BootInstant, timing: &LockTiming, jitter: f64) {
         self.waiting = false;
         self.tries = self.tries.saturating_add(1);
         self.again_at = now + timing.after_unknown(self.tries, jitter);
@@ -484,7 +484,7 @@ impl Acquiring {
 }
 
 impl Releasing {
-    fn unanswered(&mut self, now: Moment, timing: &LockTiming) {
+    fn unanswered(&mut self, now: BootInstant, timing: &LockTiming) {
         self.asked = None;
         self.tries = self.tries.saturating_add(1);
         self.again_at = now + timing.after_failures(self.tries);
@@ -500,7 +500,7 @@ pub(super) struct Tools<'a> {
 }
 
 impl Tools<'_> {
-    pub(super) fn ticket(&mut self, now: Moment) -> Ticket {
+    pub(super) fn ticket(&mut self, now: BootInstant) -> Ticket {
         *self.tickets += 1;
         Ticket { number: *self.tickets, sent: now }
     }

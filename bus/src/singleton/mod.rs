@@ -6,8 +6,7 @@
 
 mod holding;
 pub mod machine;
-pub mod moment;
 pub mod protocol;
 pub mod timing;
 
-pub use timing::{LockTiming, TimingRefused};
+pub use timing::LockTiming;

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::moment::Moment;
+use crate::clock::BootInstant;
 
 /// What the outside world gives to each step.
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     /// The boot clock, read just before the step. It never goes back and goes on during a suspend.
-    pub now: Moment,
+    pub now: BootInstant,
     /// The wall clock in nanoseconds since 1970, read together with `now`. It decides nothing by itself; that the
     /// two clocks part is the sign that one of them cannot be trusted.
     pub wall: u64,
@@ -37,7 +37,7 @@ pub struct Ticket {
     /// Grows with each request of one machine.
     pub number: u64,
     /// The boot clock of the step that asked.
-    pub sent: Moment,
+    pub sent: BootInstant,
 }
 
 /// Names one run: each start has a new number, also when an earlier start of the same term failed.
@@ -48,9 +48,9 @@ pub struct RunId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Nothing new is taken in from here on (half of the lease after the confirmed request; at once, if doubted).
-    pub intake_until: Moment,
+    pub intake_until: BootInstant,
     /// Nothing is owned from here on (three quarters).
-    pub owned_until: Moment,
+    pub owned_until: BootInstant,
 }
 
 /// How a run ended, told once it has really ended.

@@ -4,10 +4,10 @@
 //! holder doubts, loses and is cut are not settings: two hosts that disagreed about them could not reason about
 //! each other. What may be changed here are the defaults; what may not is the rule in [`LockTiming::checked`].
 
-use std::fmt;
 use std::time::Duration;
 
-use super::moment::Moment;
+use crate::clock::BootInstant;
+use crate::error::{Error, ErrorKind, Result};
 
 /// The longest lease that is accepted: a crashed holder keeps everybody else out for this long.
 pub const LONGEST_LOCK_LEASE: Duration = Duration::from_secs(600);
@@ -32,7 +32,7 @@ const LONGEST_START_PAUSE: Duration = Duration::from_secs(300);
 ///
 /// let timing = LockTiming::new(Duration::from_secs(60)).renew_every(Duration::from_secs(19)).checked()?;
 /// assert_eq!(timing.lock_lease(), Duration::from_secs(60));
-/// # Ok::<(), bus::singleton::TimingRefused>(())
+/// # Ok::<(), bus::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockTiming {
@@ -108,12 +108,12 @@ impl LockTiming {
     ///
     /// # Errors
     ///
-    /// [`TimingRefused`] when the lease is out of range, when a time is zero, or when the round does not fit:
+    /// [`ErrorKind::Config`] when the lease is out of range, when a time is zero, or when the round does not fit:
     /// a single lost packet could then lose the lock.
-    pub fn checked(mut self) -> Result<Self, TimingRefused> {
+    pub fn checked(mut self) -> Result<Self> {
         let lease = self.lock_lease;
         if lease < SHORTEST_LOCK_LEASE || lease > LONGEST_LOCK_LEASE {
-            return Err(TimingRefused(format!(
+            return Err(refused(format!(
                 "lock_lease is {lease:?}; it must be at least {SHORTEST_LOCK_LEASE:?} and at most {LONGEST_LOCK_LEASE:?}"
             )));
         }
@@ -123,14 +123,14 @@ impl LockTiming {
             ("the lock's poll interval", self.poll_every),
         ] {
             if value.is_zero() {
-                return Err(TimingRefused(format!("{name} is zero; a lock cannot be kept like that")));
+                return Err(refused(format!("{name} is zero; a lock cannot be kept like that")));
             }
         }
         let owned = lease * 3 / 4;
         let round = self.round();
         if round > owned {
             let [first, later] = self.back_offs;
-            return Err(TimingRefused(format!(
+            return Err(refused(format!(
                 "lock_renew_every {:?} + {RENEWAL_TRIES} tries of {:?} + back-offs {first:?} and {later:?} are \
                  {round:?}, which does not fit into the {owned:?} (three quarters of lock_lease {lease:?}) that a lock \
                  counts as owned; renew more often, shorten lock_try_timeout, or lengthen lock_lease",
@@ -170,19 +170,19 @@ impl LockTiming {
         self.lock_lease / 20
     }
 
-    pub(super) fn doubtful_at(&self, confirmed: Moment) -> Moment {
+    pub(super) fn doubtful_at(&self, confirmed: BootInstant) -> BootInstant {
         confirmed + self.lock_lease / 2
     }
 
-    pub(super) fn lost_at(&self, confirmed: Moment) -> Moment {
+    pub(super) fn lost_at(&self, confirmed: BootInstant) -> BootInstant {
         confirmed + self.lock_lease * 3 / 4
     }
 
-    pub(super) fn cut_at(&self, confirmed: Moment) -> Moment {
+    pub(super) fn cut_at(&self, confirmed: BootInstant) -> BootInstant {
         confirmed + self.lock_lease * 7 / 8
     }
 
-    pub(super) fn overrun_at(&self, confirmed: Moment) -> Moment {
+    pub(super) fn overrun_at(&self, confirmed: BootInstant) -> BootInstant {
         confirmed + self.lock_lease * 15 / 16
     }
 
@@ -191,7 +191,7 @@ impl LockTiming {
         self.lock_lease / 8
     }
 
-    pub(super) fn expires_at(&self, confirmed: Moment) -> Moment {
+    pub(super) fn expires_at(&self, confirmed: BootInstant) -> BootInstant {
         confirmed + self.lock_lease
     }
 
@@ -227,23 +227,15 @@ impl LockTiming {
     }
 }
 
+fn refused(why: String) -> Error {
+    Error::new(ErrorKind::Config, why)
+}
+
 fn spread(middle: Duration, by: Duration, jitter: f64) -> Duration {
     // Not a number counts as no jitter; a wider value than promised is cut, so a caller cannot break the rule.
     let jitter = if jitter.is_nan() { 0.0 } else { jitter.clamp(-1.0, 1.0) };
     if jitter < 0.0 { middle.saturating_sub(by.mul_f64(-jitter)) } else { middle + by.mul_f64(jitter) }
 }
-
-/// Why a [`LockTiming`] was refused, in words that say what to change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimingRefused(String);
-
-impl fmt::Display for TimingRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TimingRefused {}
 
 #[cfg(test)]
 mod tests {
@@ -253,7 +245,7 @@ mod tests {
     fn defaults_fit_for_every_lease() {
         for millis in [100, 500, 2_000, 20_000, 30_000, 60_000, 600_000] {
             let timing = LockTiming::new(Duration::from_millis(millis));
-            assert_eq!(timing.checked(), Ok(timing), "nothing has to be cut for {millis} ms");
+            assert_eq!(timing.checked().ok(), Some(timing), "nothing has to be cut for {millis} ms");
         }
     }
 
