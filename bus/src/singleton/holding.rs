@@ -74,6 +74,10 @@ impl Holding {
         self.owner
     }
 
+    pub(super) fn fence(&self) -> u64 {
+        self.fence
+    }
+
     pub(super) fn confirmed(&self) -> BootInstant {
         self.confirmed
     }

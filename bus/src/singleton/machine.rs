@@ -85,8 +85,8 @@ struct Acquiring {
 #[derive(Debug)]
 struct Releasing {
     owner: Uuid,
-    /// `None`: an acquire of unknown outcome is withdrawn.
-    ended: Option<EndedAs>,
+    /// Fence and end of a term; `None`: an acquire of unknown outcome is withdrawn.
+    term: Option<(u64, EndedAs)>,
     asked: Option<Ticket>,
     tries: u32,
     again_at: BootInstant,
@@ -247,8 +247,8 @@ impl Machine {
                     let ticket = Ticket { number: self.tickets, sent: now };
                     releasing.asked = Some(ticket);
                     let owner = releasing.owner;
-                    actions.push(match releasing.ended {
-                        Some(ended) => Action::Release { ticket, owner, ended },
+                    actions.push(match releasing.term {
+                        Some((fence, ended)) => Action::Release { ticket, owner, fence, ended },
                         None => Action::Withdraw { ticket, owner },
                     });
                 }
@@ -291,7 +291,7 @@ impl Machine {
                     && releasing.asked == Some(ticket)
                 {
                     let then = releasing.then;
-                    if let Some(ended) = releasing.ended {
+                    if let Some((_, ended)) = releasing.term {
                         actions.push(Action::Tell(Notice::Released { ended }));
                     }
                     self.after_release(given, then);
@@ -393,7 +393,7 @@ impl Machine {
         }
         self.state = State::Releasing(Releasing {
             owner: holding.owner(),
-            ended: Some(ended),
+            term: Some((holding.fence(), ended)),
             asked: None,
             tries: 0,
             again_at: given.now,
@@ -450,7 +450,7 @@ impl Machine {
             State::Acquiring(acquiring) => {
                 self.state = State::Releasing(Releasing {
                     owner: acquiring.owner,
-                    ended: None,
+                    term: None,
                     asked: None,
                     tries: 0,
                     again_at: given.now,

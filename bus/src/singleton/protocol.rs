@@ -227,6 +227,8 @@ pub enum Action {
         ticket: Ticket,
         /// Who held it.
         owner: Uuid,
+        /// Under which fence.
+        fence: u64,
         /// What is recorded.
         ended: EndedAs,
     },
