@@ -4,9 +4,17 @@
 //! around it is thin. The split exists for one reason: the very code that runs in a host is put through tens of
 //! thousands of simulated disasters in `tests/tests/singleton_simulation.rs`.
 
+mod candidate;
+mod hold;
 mod holding;
+mod keeper;
 pub mod machine;
 pub mod protocol;
-pub mod timing;
+mod term;
+mod timing;
 
-pub use timing::LockTiming;
+pub use candidate::{HandOver, Lock, OVERRUN_EXIT_CODE, OnOverrun, Stop, candidate};
+pub use keeper::Keeper;
+pub use machine::Standing;
+pub use term::Term;
+pub use timing::{DEFAULT_LOCK_LEASE, LONGEST_LOCK_LEASE, LockTiming, RENEWAL_TRIES, SHORTEST_LOCK_LEASE};

@@ -41,7 +41,8 @@ pub struct LockTiming {
     renew_jitter: Duration,
     try_timeout: Duration,
     back_offs: [Duration; 2],
-    poll_every: Duration,
+    /// `None`: as often as the lock manager says.
+    poll_every: Option<Duration>,
     start_tries: u32,
 }
 
@@ -53,7 +54,7 @@ impl Default for LockTiming {
 
 impl LockTiming {
     /// The defaults for a lease: renewed every quarter (±20 %), a tenth for each try, back-offs of a fortieth and
-    /// a twentieth, and a standby that looks every quarter but at least every five seconds.
+    /// a twentieth, and a standby that looks as often as the lock manager advises (else every quarter).
     pub fn new(lock_lease: Duration) -> Self {
         LockTiming {
             lock_lease,
@@ -61,7 +62,7 @@ impl LockTiming {
             renew_jitter: lock_lease / 20,
             try_timeout: lock_lease / 10,
             back_offs: [lock_lease / 40, lock_lease / 20],
-            poll_every: (lock_lease / 4).min(Duration::from_secs(5)),
+            poll_every: None,
             start_tries: 3,
         }
     }
@@ -92,7 +93,13 @@ impl LockTiming {
     /// this is only what stands behind the hint.
     #[must_use]
     pub fn poll_every(mut self, poll_every: Duration) -> Self {
-        self.poll_every = poll_every;
+        self.poll_every = Some(poll_every);
+        self
+    }
+
+    /// What the lock manager advises, where nothing else was asked for.
+    pub(super) fn poll_every_unless_set(mut self, advised: Duration) -> Self {
+        self.poll_every.get_or_insert(advised);
         self
     }
 
@@ -120,7 +127,7 @@ impl LockTiming {
         for (name, value) in [
             ("lock_renew_every", self.renew_every),
             ("lock_try_timeout", self.try_timeout),
-            ("the lock's poll interval", self.poll_every),
+            ("the lock's poll interval", self.poll()),
         ] {
             if value.is_zero() {
                 return Err(refused(format!("{name} is zero; a lock cannot be kept like that")));
@@ -139,6 +146,10 @@ impl LockTiming {
         }
         self.renew_jitter = self.renew_jitter.min(owned - round);
         Ok(self)
+    }
+
+    fn poll(&self) -> Duration {
+        self.poll_every.unwrap_or_else(|| (self.lock_lease / 4).min(Duration::from_secs(5)))
     }
 
     /// The longest time from one confirmed renewal to the end of the next round of tries, without jitter.
@@ -216,7 +227,7 @@ impl LockTiming {
 
     /// The pause of a standby: between a half of `poll_every` and the whole.
     pub(super) fn until_poll(&self, jitter: f64) -> Duration {
-        spread(self.poll_every * 3 / 4, self.poll_every / 4, jitter)
+        spread(self.poll() * 3 / 4, self.poll() / 4, jitter)
     }
 
     /// The pause of a candidate that gave the lock up because its starts kept failing, for the n-th time.

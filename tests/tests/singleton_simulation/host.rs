@@ -11,7 +11,7 @@ use super::chance::Chance;
 
 /// What a run does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunStep {
+pub(crate) enum RunStep {
     Claim,
     HandlerDone,
     SettleSend,
@@ -32,50 +32,50 @@ pub enum RunStep {
 
 /// A run that goes on, whatever the machine believes.
 #[derive(Clone, Debug)]
-pub struct Run {
-    pub id: RunId,
-    pub fence: u64,
-    pub deadlines: Deadlines,
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    pub(crate) fence: u64,
+    pub(crate) deadlines: Deadlines,
     /// The machine said so, or the run read it on the clock.
-    pub lost: bool,
-    pub draining: bool,
+    pub(crate) lost: bool,
+    pub(crate) draining: bool,
     /// It was cut and does not end.
-    pub stuck: bool,
-    pub ending: bool,
+    pub(crate) stuck: bool,
+    pub(crate) ending: bool,
     /// A mutated driver has already said that it ended.
-    pub already_reported: bool,
+    pub(crate) already_reported: bool,
     /// The write in flight, and whether it settles.
-    pub writing: Option<(u64, bool)>,
-    pub writes: u64,
-    pub in_handler: bool,
+    pub(crate) writing: Option<(u64, bool)>,
+    pub(crate) writes: u64,
+    pub(crate) in_handler: bool,
 }
 
-pub struct Host {
-    pub machine: Machine,
-    pub alive: bool,
+pub(crate) struct Host {
+    pub(crate) machine: Machine,
+    pub(crate) alive: bool,
     /// Grows with each restart; what belongs to an earlier process reaches nobody.
-    pub incarnation: u64,
-    pub frozen_until: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) frozen_until: u64,
     /// When the last freeze ended.
-    pub thawed_at: Option<u64>,
+    pub(crate) thawed_at: Option<u64>,
     clock_base: u64,
-    pub skew_ppm: i64,
-    pub wall_offset: u64,
-    pub runs: Vec<Run>,
-    pub actions: u64,
-    pub crashed_once: bool,
-    pub partitioned_until: u64,
-    pub tick_generation: u64,
-    pub next_tick: u64,
+    pub(crate) skew_ppm: i64,
+    pub(crate) wall_offset: u64,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) actions: u64,
+    pub(crate) crashed_once: bool,
+    pub(crate) partitioned_until: u64,
+    pub(crate) tick_generation: u64,
+    pub(crate) next_tick: u64,
     /// When each request really left, by this host's clock: the judge's own notes.
-    pub sent: HashMap<u64, u64>,
+    pub(crate) sent: HashMap<u64, u64>,
     /// The latest confirmed request of the present term, likewise.
-    pub confirmed: u64,
-    pub entropy: Chance,
+    pub(crate) confirmed: u64,
+    pub(crate) entropy: Chance,
 }
 
 impl Host {
-    pub fn new(machine: Machine, entropy: Chance, clock_base: u64, skew_ppm: i64) -> Self {
+    pub(crate) fn new(machine: Machine, entropy: Chance, clock_base: u64, skew_ppm: i64) -> Self {
         Host {
             machine,
             alive: true,
@@ -98,21 +98,21 @@ impl Host {
     }
 
     /// This host's boot clock at a moment of true time.
-    pub fn clock(&self, at: u64) -> u64 {
+    pub(crate) fn clock(&self, at: u64) -> u64 {
         let drift = i128::from(at) * i128::from(self.skew_ppm) / 1_000_000;
         let now = i128::from(self.clock_base) + i128::from(at) + drift;
         u64::try_from(now).unwrap_or(0)
     }
 
     /// How long it takes in true time until this host's clock shows `until`.
-    pub fn true_time_until(&self, at: u64, until: BootInstant) -> u64 {
+    pub(crate) fn true_time_until(&self, at: u64, until: BootInstant) -> u64 {
         let local = until.as_nanos().saturating_sub(self.clock(at));
         // Rounded up, so that the clock does show it then.
         let scaled = u128::from(local) * 1_000_000 / u128::from((1_000_000 + self.skew_ppm).unsigned_abs());
         u64::try_from(scaled).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    pub fn given(&mut self, at: u64) -> Given {
+    pub(crate) fn given(&mut self, at: u64) -> Given {
         let now = self.clock(at);
         Given {
             now: BootInstant::from_nanos(now),
@@ -122,11 +122,11 @@ impl Host {
         }
     }
 
-    pub fn run_mut(&mut self, id: RunId) -> Option<&mut Run> {
+    pub(crate) fn run_mut(&mut self, id: RunId) -> Option<&mut Run> {
         self.runs.iter_mut().find(|run| run.id == id)
     }
 
-    pub fn is_frozen(&self, at: u64) -> bool {
+    pub(crate) fn is_frozen(&self, at: u64) -> bool {
         at < self.frozen_until
     }
 }

@@ -8,11 +8,11 @@ use uuid::Uuid;
 use super::plan::LEASE;
 
 /// How long a thawed host has until it must have noticed: one slice of its keeper, and the time it takes to stop.
-pub const THAW_GRACE: u64 = LEASE / 20 + LEASE / 50;
+pub(crate) const THAW_GRACE: u64 = LEASE / 20 + LEASE / 50;
 
 /// Which promise was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Broken {
+pub(crate) enum Broken {
     /// Two runs at one moment, neither of them frozen, stuck, or just thawed.
     Overlap,
     /// Two runs in one process.
@@ -36,10 +36,10 @@ pub enum Broken {
 }
 
 #[derive(Clone, Debug)]
-pub struct Verdict {
-    pub broken: Broken,
-    pub at: u64,
-    pub detail: String,
+pub(crate) struct Verdict {
+    pub(crate) broken: Broken,
+    pub(crate) at: u64,
+    pub(crate) detail: String,
 }
 
 impl fmt::Display for Verdict {
@@ -50,7 +50,7 @@ impl fmt::Display for Verdict {
 
 /// Proof that each kind of fault happened, where it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Count {
+pub(crate) enum Count {
     RequestLost,
     AnswerLost,
     AcquireAnswerLost,
@@ -99,28 +99,28 @@ pub enum Count {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Counts(pub HashMap<Count, u64>);
+pub(crate) struct Counts(pub(crate) HashMap<Count, u64>);
 
 impl Counts {
-    pub fn add(&mut self, count: Count) {
+    pub(crate) fn add(&mut self, count: Count) {
         *self.0.entry(count).or_default() += 1;
     }
 
-    pub fn merge(&mut self, other: &Counts) {
+    pub(crate) fn merge(&mut self, other: &Counts) {
         for (count, n) in &other.0 {
             *self.0.entry(*count).or_default() += n;
         }
     }
 
-    pub fn of(&self, count: Count) -> u64 {
+    pub(crate) fn of(&self, count: Count) -> u64 {
         self.0.get(&count).copied().unwrap_or(0)
     }
 }
 
 #[derive(Debug, Default)]
-pub struct Judge {
-    pub counts: Counts,
-    pub verdict: Option<Verdict>,
+pub(crate) struct Judge {
+    pub(crate) counts: Counts,
+    pub(crate) verdict: Option<Verdict>,
     /// Fences and whose they are; in the order of the grants.
     owners: HashMap<u64, Uuid>,
     highest_granted: u64,
@@ -135,14 +135,14 @@ pub struct Judge {
 }
 
 impl Judge {
-    pub fn broke(&mut self, broken: Broken, at: u64, detail: impl FnOnce() -> String) {
+    pub(crate) fn broke(&mut self, broken: Broken, at: u64, detail: impl FnOnce() -> String) {
         if self.verdict.is_none() {
             self.verdict = Some(Verdict { broken, at, detail: detail() });
         }
     }
 
     /// The lock's store gave out a fence.
-    pub fn granted(&mut self, at: u64, owner: Uuid, fence: u64) {
+    pub(crate) fn granted(&mut self, at: u64, owner: Uuid, fence: u64) {
         match self.owners.insert(fence, owner) {
             None if fence <= self.highest_granted => {
                 let highest = self.highest_granted;
@@ -156,8 +156,10 @@ impl Judge {
         self.highest_granted = self.highest_granted.max(fence);
     }
 
-    pub fn started(&mut self, at: u64, host: usize, fence: u64, row: u64) {
-        if fence < self.highest_started {
+    pub(crate) fn started(&mut self, at: u64, host: usize, fence: u64, row: u64) {
+        // Two winners of a store that forgot the first may both raise and then start in either order: what is in force
+        // is the row's fence, and the lower one writes nothing.
+        if fence < self.highest_started && at >= self.excused_until {
             let highest = self.highest_started;
             self.broke(Broken::FenceNotIncreasing, at, || {
                 format!("host {host} starts under {fence}, after a start under {highest}")
@@ -172,7 +174,7 @@ impl Judge {
         self.counts.add(Count::Started);
     }
 
-    pub fn check_passed(&mut self, at: u64, host: usize, fence: u64) {
+    pub(crate) fn check_passed(&mut self, at: u64, host: usize, fence: u64) {
         if fence < self.highest_started && at >= self.excused_until {
             let highest = self.highest_started;
             self.broke(Broken::StaleCheckPassed, at, || {
@@ -181,11 +183,11 @@ impl Judge {
         }
     }
 
-    pub fn raised(&mut self, fence: u64) {
+    pub(crate) fn raised(&mut self, fence: u64) {
         self.in_force = self.in_force.max(fence);
     }
 
-    pub fn accepted(&mut self, at: u64, host: usize, fence: u64) {
+    pub(crate) fn accepted(&mut self, at: u64, host: usize, fence: u64) {
         if fence < self.in_force {
             let in_force = self.in_force;
             self.broke(Broken::StaleWriteAccepted, at, || {
@@ -195,7 +197,7 @@ impl Judge {
         self.in_force = fence.max(self.in_force);
     }
 
-    pub fn promised(&mut self, at: u64, host: usize, owned_until: u64, confirmed: u64) {
+    pub(crate) fn promised(&mut self, at: u64, host: usize, owned_until: u64, confirmed: u64) {
         if owned_until > confirmed + LEASE * 3 / 4 {
             self.broke(Broken::PromisedTooLong, at, || {
                 format!("host {host} owns until {owned_until}, confirmed at {confirmed}")
@@ -203,25 +205,25 @@ impl Judge {
         }
     }
 
-    pub fn message_store_restored(&mut self, fence: u64, at: u64) {
+    pub(crate) fn message_store_restored(&mut self, fence: u64, at: u64) {
         self.in_force = fence;
         self.excused_until = self.excused_until.max(at + LEASE);
     }
 
-    pub fn lock_store_untrusted(&mut self, at: u64) {
+    pub(crate) fn lock_store_untrusted(&mut self, at: u64) {
         self.excused_until = self.excused_until.max(at + LEASE);
     }
 
-    pub fn excuses(&self, at: u64) -> bool {
+    pub(crate) fn excuses(&self, at: u64) -> bool {
         at < self.excused_until
     }
 
-    pub fn settled(&mut self, healed: bool) {
+    pub(crate) fn settled(&mut self, healed: bool) {
         self.counts.add(Count::Settled);
         self.settled_in_time |= healed;
     }
 
-    pub fn bound_reached(&mut self, at: u64, running: usize) {
+    pub(crate) fn bound_reached(&mut self, at: u64, running: usize) {
         if !self.settled_in_time || running != 1 {
             let settled = self.settled_in_time;
             self.broke(Broken::NotAlive, at, || {
@@ -230,7 +232,7 @@ impl Judge {
         }
     }
 
-    pub fn changed_hands(&mut self, at: u64, after_bound: bool) {
+    pub(crate) fn changed_hands(&mut self, at: u64, after_bound: bool) {
         if after_bound {
             self.unsettled += 1;
             self.broke(Broken::NotSettled, at, || "the lock changes hands without a fault".to_owned());

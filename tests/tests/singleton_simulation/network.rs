@@ -11,7 +11,7 @@ use super::stores::RaiseAnswer;
 use super::world::{Happens, Request, World};
 
 impl World {
-    pub fn send(&mut self, host: usize, ticket: Ticket, request: Request) {
+    pub(crate) fn send(&mut self, host: usize, ticket: Ticket, request: Request) {
         let clock = self.hosts[host].clock(self.at);
         self.hosts[host].sent.insert(ticket.number, clock);
         let copies = self.copies(host, self.plan.lost_request, Count::RequestLost);
@@ -42,7 +42,7 @@ impl World {
         self.chance.between(0, self.plan.delay)
     }
 
-    pub fn arrives(&mut self, host: usize, ticket: Ticket, request: Request) {
+    pub(crate) fn arrives(&mut self, host: usize, ticket: Ticket, request: Request) {
         let unknown = unknown(ticket, request);
         if self.at < self.store_down_until {
             if self.chance.happens(500) {
@@ -105,21 +105,32 @@ impl World {
             self.write_answered(host, run, write, settles, false);
         } else if self.plan.mutation == Some(Mutation::FenceRowNotLocked) {
             let gap = self.chance.between(0, 30 * MILLI);
-            self.later(gap, host, Happens::Lands { run, fence, write, settles });
+            self.later_to_sender(gap, host, Happens::Lands { run, fence, write, settles });
         } else {
             self.judge.accepted(self.at, host, fence);
             self.write_answered(host, run, write, settles, true);
         }
     }
 
-    pub fn write_answered(&mut self, host: usize, run: RunId, write: u64, settles: bool, accepted: bool) {
+    pub(crate) fn write_answered(
+        &mut self,
+        host: usize,
+        run: RunId,
+        write: u64,
+        settles: bool,
+        accepted: bool,
+    ) {
         if accepted && settles {
             let healed = self.is_healed();
             self.judge.settled(healed);
         }
         for _ in 0..self.copies(host, self.plan.lost_answer, Count::AnswerLost) {
             let delay = self.delay();
-            self.later(delay, host, Happens::Run { run, step: RunStep::Answered { write, accepted } });
+            self.later_to_sender(
+                delay,
+                host,
+                Happens::Run { run, step: RunStep::Answered { write, accepted } },
+            );
         }
     }
 
@@ -131,7 +142,7 @@ impl World {
         }
         for _ in 0..copies {
             let delay = self.delay();
-            self.later(delay, host, Happens::Answer { event });
+            self.later_to_sender(delay, host, Happens::Answer { event });
         }
     }
 

@@ -4,12 +4,12 @@
 use super::chance::Chance;
 
 /// One lease, in nanoseconds of true time. Everything else is told in parts of it.
-pub const LEASE: u64 = 1_000_000_000;
-pub const MILLI: u64 = 1_000_000;
+pub(crate) const LEASE: u64 = 1_000_000_000;
+pub(crate) const MILLI: u64 = 1_000_000;
 
 /// A defect that is put into the simulated store or driver, never into the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
+pub(crate) enum Mutation {
     /// The store extends whatever record there is.
     RenewWithoutOwnerCheck,
     /// `check()` looks at whether the machine has said "lost", not at the clock.
@@ -34,7 +34,7 @@ pub enum Mutation {
     LostIsIgnored,
 }
 
-pub const MUTATIONS: [Mutation; 11] = [
+pub(crate) const MUTATIONS: [Mutation; 11] = [
     Mutation::RenewWithoutOwnerCheck,
     Mutation::FlagInsteadOfDeadline,
     Mutation::InstantAfterAnswer,
@@ -50,46 +50,46 @@ pub const MUTATIONS: [Mutation; 11] = [
 
 /// Frequencies are per mille of whatever they are about; 0 switches a kind of fault off.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub hosts: usize,
-    pub mutation: Option<Mutation>,
+pub(crate) struct Plan {
+    pub(crate) hosts: usize,
+    pub(crate) mutation: Option<Mutation>,
     /// Usual one-way delay, at most.
-    pub delay: u64,
-    pub lost_request: u64,
-    pub lost_answer: u64,
-    pub duplicated: u64,
+    pub(crate) delay: u64,
+    pub(crate) lost_request: u64,
+    pub(crate) lost_answer: u64,
+    pub(crate) duplicated: u64,
     /// Delayed by up to one and a half leases.
-    pub late: u64,
-    pub errors: u64,
-    pub crash_per_action: u64,
+    pub(crate) late: u64,
+    pub(crate) errors: u64,
+    pub(crate) crash_per_action: u64,
     /// Crash each host at exactly this action, once.
-    pub crash_at_action: Option<u64>,
-    pub pause_mid_handler: u64,
-    pub pause_mid_settle: u64,
-    pub start_fails: u64,
-    pub stuck_run: u64,
-    pub slow_handler: u64,
+    pub(crate) crash_at_action: Option<u64>,
+    pub(crate) pause_mid_handler: u64,
+    pub(crate) pause_mid_settle: u64,
+    pub(crate) start_fails: u64,
+    pub(crate) stuck_run: u64,
+    pub(crate) slow_handler: u64,
     /// Faults that come by themselves: how many over the whole run.
-    pub pauses: u64,
-    pub partitions: u64,
-    pub wall_jumps: u64,
-    pub store_restarts: u64,
-    pub lock_rollbacks: u64,
-    pub message_rollbacks: u64,
-    pub store_clock_jumps: u64,
-    pub stops: u64,
+    pub(crate) pauses: u64,
+    pub(crate) partitions: u64,
+    pub(crate) wall_jumps: u64,
+    pub(crate) store_restarts: u64,
+    pub(crate) lock_rollbacks: u64,
+    pub(crate) message_rollbacks: u64,
+    pub(crate) store_clock_jumps: u64,
+    pub(crate) stops: u64,
     /// Greatest deviation of a host's clock rate, in parts per million.
-    pub skew_ppm: u64,
+    pub(crate) skew_ppm: u64,
     /// The endpoint's row is bound to another lock for this long at first.
-    pub other_lock: u64,
-    pub hints: bool,
+    pub(crate) other_lock: u64,
+    pub(crate) hints: bool,
     /// When all faults end.
-    pub heals_at: u64,
+    pub(crate) heals_at: u64,
 }
 
 impl Plan {
     /// Nothing goes wrong.
-    pub fn calm(hosts: usize) -> Self {
+    pub(crate) fn calm(hosts: usize) -> Self {
         Plan {
             hosts,
             mutation: None,
@@ -121,7 +121,7 @@ impl Plan {
         }
     }
 
-    pub fn of_seed(chance: &mut Chance) -> Self {
+    pub(crate) fn of_seed(chance: &mut Chance) -> Self {
         let mut plan = Plan::calm(chance.between(2, 4) as usize);
         plan.heals_at = chance.between(8, 16) * LEASE;
         plan.delay = chance.between(1, 60) * MILLI;
@@ -163,7 +163,7 @@ impl Plan {
     /// At most: a request from before (1.5 leases under way) that takes the lock for an owner who gave up, its lease,
     /// a run that cannot be cut (up to 3 leases), a store clock that was set back (1), and the standby's poll with what
     /// it takes to start. Who gave up on failing starts may pause for 16 leases.
-    pub fn bound(&self) -> u64 {
+    pub(crate) fn bound(&self) -> u64 {
         let mut bound = 4 * LEASE;
         if self.stuck_run > 0 {
             bound += 3 * LEASE;
@@ -177,7 +177,7 @@ impl Plan {
         bound + self.other_lock
     }
 
-    pub fn ends_at(&self) -> u64 {
+    pub(crate) fn ends_at(&self) -> u64 {
         self.heals_at + self.bound() + 3 * LEASE
     }
 }

@@ -9,7 +9,7 @@ use super::plan::{LEASE, MILLI, Mutation};
 use super::world::{Happens, Request, World};
 
 impl World {
-    pub fn run_step(&mut self, host: usize, id: RunId, step: RunStep) {
+    pub(crate) fn run_step(&mut self, host: usize, id: RunId, step: RunStep) {
         let now = BootInstant::from_nanos(self.hosts[host].clock(self.at));
         let Some(run) = self.hosts[host].run_mut(id) else { return };
         match step {
@@ -107,7 +107,7 @@ impl World {
         false
     }
 
-    pub fn lose_run(&mut self, host: usize, id: RunId) {
+    pub(crate) fn lose_run(&mut self, host: usize, id: RunId) {
         let mutation = self.plan.mutation;
         if mutation == Some(Mutation::LostIsIgnored) {
             return;
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    pub fn cut_run(&mut self, host: usize, id: RunId) {
+    pub(crate) fn cut_run(&mut self, host: usize, id: RunId) {
         if self.plan.mutation == Some(Mutation::LostIsIgnored) {
             return;
         }
@@ -150,7 +150,7 @@ impl World {
         self.later(after, host, Happens::Run { run: id, step: RunStep::End { clean: false } });
     }
 
-    pub fn drain_run(&mut self, host: usize, id: RunId) {
+    pub(crate) fn drain_run(&mut self, host: usize, id: RunId) {
         let Some(run) = self.hosts[host].run_mut(id) else { return };
         run.draining = true;
         if self.plan.mutation == Some(Mutation::ReleaseBeforeRunEnds) {

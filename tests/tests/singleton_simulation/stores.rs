@@ -6,12 +6,12 @@ use super::plan::{LEASE, Mutation};
 
 /// Whether a term ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clean(pub bool);
+pub(crate) struct Clean(pub(crate) bool);
 
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
-    pub owner: Uuid,
-    pub fence: u64,
+pub(crate) struct Record {
+    pub(crate) owner: Uuid,
+    pub(crate) fence: u64,
     /// By the store's clock.
     until: u64,
     ended: Option<Clean>,
@@ -19,14 +19,16 @@ pub struct Record {
 
 /// One lock, whose leases run out by the store's own clock.
 #[derive(Clone, Debug, Default)]
-pub struct LockStore {
+pub(crate) struct LockStore {
     record: Option<Record>,
     highest: u64,
+    /// A mutated store's counter that the clock does not help.
+    counts_only: bool,
 }
 
 impl LockStore {
     /// `None` if held elsewhere. Idempotent for an owner that holds it.
-    pub fn try_lock(&mut self, now: u64, owner: Uuid) -> Option<u64> {
+    pub(crate) fn try_lock(&mut self, now: u64, owner: Uuid) -> Option<u64> {
         if let Some(record) = &mut self.record
             && record.ended != Some(Clean(true))
             && now < record.until
@@ -37,13 +39,16 @@ impl LockStore {
             record.until = now + LEASE;
             return Some(record.fence);
         }
-        self.highest = (self.highest + 1).max(now / 1000);
+        self.highest += 1;
+        if !self.counts_only {
+            self.highest = self.highest.max(now / 1000);
+        }
         let fence = self.highest;
         self.record = Some(Record { owner, fence, until: now + LEASE, ended: None });
         Some(fence)
     }
 
-    pub fn renew(&mut self, now: u64, owner: Uuid, fence: u64, mutation: Option<Mutation>) -> bool {
+    pub(crate) fn renew(&mut self, now: u64, owner: Uuid, fence: u64, mutation: Option<Mutation>) -> bool {
         let unchecked = mutation == Some(Mutation::RenewWithoutOwnerCheck);
         match &mut self.record {
             Some(record)
@@ -57,7 +62,13 @@ impl LockStore {
         }
     }
 
-    pub fn release(&mut self, owner: Uuid, fence: Option<u64>, clean: bool, mutation: Option<Mutation>) {
+    pub(crate) fn release(
+        &mut self,
+        owner: Uuid,
+        fence: Option<u64>,
+        clean: bool,
+        mutation: Option<Mutation>,
+    ) {
         let unchecked = mutation == Some(Mutation::ReleaseWithoutOwnerCheck);
         if let Some(record) = &mut self.record
             && (unchecked || (record.owner == owner && fence.is_none_or(|fence| fence == record.fence)))
@@ -66,6 +77,7 @@ impl LockStore {
             record.ended = Some(Clean(clean));
             if mutation == Some(Mutation::FenceResetOnRelease) {
                 self.highest = 0;
+                self.counts_only = true;
                 self.record = None;
             }
         }
@@ -73,7 +85,7 @@ impl LockStore {
 }
 
 /// What the message store answers to a raise.
-pub enum RaiseAnswer {
+pub(crate) enum RaiseAnswer {
     Raised,
     Outdated,
     OtherLock { free_in: u64 },
@@ -81,14 +93,14 @@ pub enum RaiseAnswer {
 
 /// The endpoint's row, and a count in place of messages.
 #[derive(Clone, Debug, Default)]
-pub struct MessageStore {
-    pub fence: u64,
+pub(crate) struct MessageStore {
+    pub(crate) fence: u64,
     /// Another lock binds the row until then.
-    pub other_until: u64,
+    pub(crate) other_until: u64,
 }
 
 impl MessageStore {
-    pub fn raise(&mut self, now: u64, fence: u64) -> RaiseAnswer {
+    pub(crate) fn raise(&mut self, now: u64, fence: u64) -> RaiseAnswer {
         if now < self.other_until {
             return RaiseAnswer::OtherLock { free_in: self.other_until - now };
         }
@@ -100,7 +112,7 @@ impl MessageStore {
         RaiseAnswer::Raised
     }
 
-    pub fn accepts(&self, fence: u64) -> bool {
+    pub(crate) fn accepts(&self, fence: u64) -> bool {
         self.fence == fence
     }
 }

@@ -17,7 +17,7 @@ use super::stores::{LockStore, MessageStore};
 
 /// A request on its way to a store.
 #[derive(Clone, Copy, Debug)]
-pub enum Request {
+pub(crate) enum Request {
     TryLock { owner: Uuid },
     Renew { owner: Uuid, fence: u64 },
     Release { owner: Uuid, fence: Option<u64>, clean: bool },
@@ -26,7 +26,7 @@ pub enum Request {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Happens {
+pub(crate) enum Happens {
     Tick {
         generation: u64,
     },
@@ -65,29 +65,31 @@ pub enum Happens {
     End,
 }
 
-pub struct World {
-    pub at: u64,
-    pub plan: Plan,
-    pub chance: Chance,
-    pub judge: Judge,
-    pub hosts: Vec<Host>,
-    pub locks: LockStore,
-    pub messages: MessageStore,
-    pub store_offset: i64,
-    pub store_down_until: u64,
-    pub snapshots: Vec<(LockStore, MessageStore)>,
+pub(crate) struct World {
+    pub(crate) at: u64,
+    pub(crate) plan: Plan,
+    pub(crate) chance: Chance,
+    pub(crate) judge: Judge,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) locks: LockStore,
+    pub(crate) messages: MessageStore,
+    pub(crate) store_offset: i64,
+    pub(crate) store_down_until: u64,
+    pub(crate) snapshots: Vec<(LockStore, MessageStore)>,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     happenings: Vec<Option<(usize, u64, Happens)>>,
+    /// The process to which what happens just now belongs: the host may have been restarted since.
+    sender: u64,
     healed: bool,
     bound_passed: bool,
-    pub trace: Option<Vec<String>>,
+    pub(crate) trace: Option<Vec<String>>,
 }
 
 /// The store's clock at true time zero: late enough for fences made of microseconds to look real.
 const STORE_EPOCH: u64 = 1_700_000_000_000_000_000;
 
 impl World {
-    pub fn new(seed: u64, plan: Option<Plan>) -> Self {
+    pub(crate) fn new(seed: u64, plan: Option<Plan>) -> Self {
         let mut chance = Chance::new(seed);
         let plan = plan.unwrap_or_else(|| Plan::of_seed(&mut chance));
         let mut world = World {
@@ -101,6 +103,7 @@ impl World {
             snapshots: Vec::new(),
             queue: BinaryHeap::new(),
             happenings: Vec::new(),
+            sender: 0,
             healed: false,
             bound_passed: false,
             trace: None,
@@ -151,18 +154,27 @@ impl World {
         self.later(plan.ends_at(), 0, Happens::End);
     }
 
-    pub fn any_host(&mut self) -> usize {
+    pub(crate) fn any_host(&mut self) -> usize {
         self.chance.between(0, self.hosts.len() as u64 - 1) as usize
     }
 
     /// Something happens `after` from now, to the present process of that host.
-    pub fn later(&mut self, after: u64, host: usize, what: Happens) {
+    pub(crate) fn later(&mut self, after: u64, host: usize, what: Happens) {
         let incarnation = self.hosts.get(host).map_or(0, |host| host.incarnation);
+        self.later_to(after, host, incarnation, what);
+    }
+
+    /// Something happens to the process that sent what is being answered, if it still lives then.
+    pub(crate) fn later_to_sender(&mut self, after: u64, host: usize, what: Happens) {
+        self.later_to(after, host, self.sender, what);
+    }
+
+    fn later_to(&mut self, after: u64, host: usize, incarnation: u64, what: Happens) {
         self.happenings.push(Some((host, incarnation, what)));
         self.queue.push(Reverse((self.at + after, self.happenings.len() as u64 - 1)));
     }
 
-    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+    pub(crate) fn tell(&mut self, line: impl FnOnce() -> String) {
         let at = self.at as f64 / LEASE as f64;
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{at:9.4} {}", line()));
@@ -170,7 +182,7 @@ impl World {
     }
 
     /// Plays everything, or up to the first broken promise.
-    pub fn play(&mut self) {
+    pub(crate) fn play(&mut self) {
         while let Some(Reverse((at, index))) = self.queue.pop() {
             self.at = at;
             let Some((host, incarnation, what)) = self.happenings[index as usize].take() else { continue };
@@ -178,6 +190,7 @@ impl World {
                 break;
             }
             if self.reaches(host, incarnation, what) {
+                self.sender = incarnation;
                 self.happen(host, what);
                 self.watch_overlaps();
             }
@@ -317,7 +330,7 @@ impl World {
         self.snapshots.get(index).cloned()
     }
 
-    pub fn store_now(&self) -> u64 {
+    pub(crate) fn store_now(&self) -> u64 {
         (STORE_EPOCH + self.at).saturating_add_signed(self.store_offset)
     }
 
@@ -338,7 +351,7 @@ impl World {
         self.step(host, Event::Tick);
     }
 
-    pub fn end_process(&mut self, host: usize) {
+    pub(crate) fn end_process(&mut self, host: usize) {
         let slot = &mut self.hosts[host];
         slot.alive = false;
         slot.runs.clear();
@@ -347,7 +360,7 @@ impl World {
     }
 
     /// Freezes a process: nothing in it goes on, while what it has sent does.
-    pub fn freeze(&mut self, host: usize) -> u64 {
+    pub(crate) fn freeze(&mut self, host: usize) -> u64 {
         if self.healed || !self.hosts[host].alive || self.hosts[host].is_frozen(self.at) {
             return 0;
         }
@@ -373,7 +386,7 @@ impl World {
     }
 
     /// Gives the machine an event and carries out what it answers.
-    pub fn step(&mut self, host: usize, event: Event) {
+    pub(crate) fn step(&mut self, host: usize, event: Event) {
         let at = self.at;
         let given = self.hosts[host].given(at);
         let actions = self.hosts[host].machine.step(given, event);
@@ -456,11 +469,12 @@ impl World {
             }
             Action::Extend { run, deadlines } => {
                 let (at, confirmed) = (self.at, self.hosts[host].confirmed);
+                let now = bus::clock::BootInstant::from_nanos(self.hosts[host].clock(at));
                 self.judge.promised(at, host, deadlines.owned_until.as_nanos(), confirmed);
                 if let Some(run) = self.hosts[host].run_mut(run)
                     && !run.lost
                 {
-                    let again = deadlines.intake_until > run.deadlines.intake_until;
+                    let again = now >= run.deadlines.intake_until && now < deadlines.intake_until;
                     run.deadlines = deadlines;
                     if again {
                         self.judge.counts.add(Count::HeldAgain);
@@ -532,7 +546,7 @@ impl World {
         }
     }
 
-    pub fn is_healed(&self) -> bool {
+    pub(crate) fn is_healed(&self) -> bool {
         self.healed
     }
 
@@ -587,6 +601,6 @@ fn crash_at(action: Action) -> Count {
     }
 }
 
-pub fn timing() -> LockTiming {
+pub(crate) fn timing() -> LockTiming {
     LockTiming::new(Duration::from_nanos(LEASE)).checked().expect("the defaults fit")
 }
