@@ -29,6 +29,8 @@ pub(crate) enum Broken {
     PromisedTooLong,
     /// A run started before the row carried its fence.
     StartedUnfenced,
+    /// The machine wants to be woken at once, again and again.
+    Spins,
     /// Nobody ran within the bound after the healing.
     NotAlive,
     /// The lock went on changing hands after the bound.

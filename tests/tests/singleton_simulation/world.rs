@@ -390,6 +390,10 @@ impl World {
         let at = self.at;
         let given = self.hosts[host].given(at);
         let actions = self.hosts[host].machine.step(given, event);
+        if self.hosts[host].machine.wakes_at().is_some_and(|wakes_at| wakes_at <= given.now) {
+            let standing = self.hosts[host].machine.standing();
+            self.judge.broke(Broken::Spins, at, || format!("host {host}, {standing:?} after {event:?}"));
+        }
         if self.trace.is_some() && !(actions.is_empty() && event == Event::Tick) {
             let standing = self.hosts[host].machine.standing();
             self.tell(|| format!("host {host}: {event:?} -> {actions:?}, {standing:?}"));
