@@ -2,12 +2,25 @@
 
 #![forbid(unsafe_code)]
 
+// The macros name this crate by its outside name, in its own examples and tests too.
+#[allow(unused_extern_crates)]
+extern crate self as bus;
+
+#[doc(hidden)]
+pub mod __private;
 pub mod clock;
 pub mod contract;
 pub mod error;
 pub mod message;
+pub mod prelude;
+pub mod processor;
+pub mod registry;
 pub mod scope;
 pub mod settings;
 
 pub use error::{Error, ErrorKind, Result};
 pub use message::{Command, Endpoint, Envelope, Event, Headers, Message, MessageId};
+pub use processor::{DeliveryCount, Dep, Scoped};
+pub use settings::Settings;
+
+pub use bus_macros::{Command, Event, Settings, processor, provide};
