@@ -6,6 +6,8 @@ pub mod clock;
 pub mod contract;
 pub mod error;
 pub mod message;
+pub mod pipeline;
+pub mod reconnect;
 pub mod scope;
 pub mod settings;
 
