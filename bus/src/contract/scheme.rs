@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BoxFuture, LockManager, Transport};
+use super::{BoxFuture, LockManager, Reach, Transport};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -119,6 +119,9 @@ pub type OpenLocks = for<'a> fn(&'a StoreUrl, &'a OpenOptions) -> BoxFuture<'a, 
 pub struct Scheme {
     /// What stands before `://`.
     pub name: &'static str,
+    /// How far its messages and locks reach: known before anything is connected, so that the wiring can be checked in
+    /// a unit test.
+    pub reach: Reach,
     /// Opens a transport; `None` if the backend is no transport.
     pub transport: Option<OpenTransport>,
     /// Opens a lock manager; `None` if the backend has none.
@@ -153,6 +156,7 @@ impl fmt::Debug for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scheme")
             .field("name", &self.name)
+            .field("reach", &self.reach)
             .field("transport", &self.transport.is_some())
             .field("locks", &self.locks.is_some())
             .finish()
