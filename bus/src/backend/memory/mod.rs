@@ -11,7 +11,7 @@ mod transport;
 
 use std::sync::Arc;
 
-use crate::contract::{BoxFuture, LockManager, OpenOptions, Scheme, StoreUrl, Transport};
+use crate::contract::{BoxFuture, LockManager, OpenOptions, Reach, Scheme, StoreUrl, Transport};
 use crate::error::Result;
 
 use config::Config;
@@ -20,7 +20,7 @@ use store::Handle;
 use transport::MemoryTransport;
 
 inventory::submit! {
-    Scheme { name: "memory", transport: Some(open_transport), locks: Some(open_locks) }
+    Scheme { name: "memory", reach: Reach::Process, transport: Some(open_transport), locks: Some(open_locks) }
 }
 
 fn open_transport<'a>(
