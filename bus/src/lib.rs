@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod contract;
 pub mod error;
+pub mod host;
 pub mod message;
 pub mod scope;
 pub mod settings;
