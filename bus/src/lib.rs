@@ -6,6 +6,7 @@ pub mod backend;
 pub mod clock;
 pub mod contract;
 pub mod error;
+pub mod host;
 pub mod message;
 pub mod pipeline;
 pub mod reconnect;
