@@ -8,19 +8,23 @@ extern crate self as bus;
 
 #[doc(hidden)]
 pub mod __private;
+pub mod backend;
 pub mod clock;
 pub mod contract;
 pub mod error;
+pub mod host;
 pub mod message;
+pub mod pipeline;
 pub mod prelude;
 pub mod processor;
+pub mod reconnect;
 pub mod registry;
 pub mod scope;
 pub mod settings;
 
 pub use error::{Error, ErrorKind, Result};
 pub use message::{Command, Endpoint, Envelope, Event, Headers, Message, MessageId};
-pub use processor::{DeliveryCount, Dep, Scoped};
+pub use processor::{Dep, DeliveryCount, Scoped};
 pub use settings::Settings;
 
 pub use bus_macros::{Command, Event, Settings, processor, provide};

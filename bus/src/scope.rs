@@ -7,7 +7,7 @@ use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
@@ -99,7 +99,10 @@ pub struct Scope {
 struct Inner {
     host: Arc<HostScope>,
     own: Mutex<Own>,
-    cancellation: CancellationToken,
+    // Whose cancellation is this scope's too.
+    parent: CancellationToken,
+    // Made only when somebody asks: most handlers never look at it.
+    cancellation: OnceLock<CancellationToken>,
 }
 
 #[derive(Debug, Default)]
@@ -110,9 +113,11 @@ struct Own {
 }
 
 impl Scope {
-    /// A scope over the host's values, cancelled with `cancellation`.
-    pub fn new(host: Arc<HostScope>, cancellation: CancellationToken) -> Self {
-        Scope { inner: Arc::new(Inner { host, own: Mutex::default(), cancellation }) }
+    /// A scope over the host's values, cancelled when `parent` is.
+    pub fn new(host: Arc<HostScope>, parent: CancellationToken) -> Self {
+        Scope {
+            inner: Arc::new(Inner { host, own: Mutex::default(), parent, cancellation: OnceLock::new() }),
+        }
     }
 
     /// What all messages of the host share.
@@ -152,7 +157,12 @@ impl Scope {
 
     /// Fires when the run should come to an end: its time is up, its term is lost, or the host stops for good.
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.inner.cancellation
+        self.inner.cancellation.get_or_init(|| self.inner.parent.child_token())
+    }
+
+    /// Asks the run to come to an end.
+    pub fn cancel(&self) {
+        self.cancellation().cancel();
     }
 }
 
