@@ -21,6 +21,7 @@ pub mod reconnect;
 pub mod registry;
 pub mod scope;
 pub mod settings;
+pub mod singleton;
 
 pub use error::{Error, ErrorKind, Result};
 pub use message::{Command, Endpoint, Envelope, Event, Headers, Message, MessageId};
