@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod clock;
 pub mod contract;
 pub mod error;
