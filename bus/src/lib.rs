@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 // The macros name this crate by its outside name, in its own examples and tests too.
-#[allow(unused_extern_crates)]
+#[allow(unused_extern_crates, reason = "rustc does not see the uses that expanded macros make")]
 extern crate self as bus;
 
 #[doc(hidden)]
