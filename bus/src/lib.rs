@@ -2,11 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod clock;
 pub mod contract;
 pub mod error;
 pub mod host;
 pub mod message;
+pub mod pipeline;
+pub mod reconnect;
 pub mod scope;
 pub mod settings;
 

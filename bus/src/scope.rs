@@ -6,7 +6,7 @@
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -52,13 +52,18 @@ pub struct Scope {
 struct Inner {
     host: Arc<Values>,
     own: Mutex<Values>,
-    cancellation: CancellationToken,
+    // Whose cancellation is this scope's too.
+    parent: CancellationToken,
+    // Made only when somebody asks: most handlers never look at it.
+    cancellation: OnceLock<CancellationToken>,
 }
 
 impl Scope {
-    /// A scope over the host's values, cancelled with `cancellation`.
-    pub fn new(host: Arc<Values>, cancellation: CancellationToken) -> Self {
-        Scope { inner: Arc::new(Inner { host, own: Mutex::default(), cancellation }) }
+    /// A scope over the host's values, cancelled when `parent` is.
+    pub fn new(host: Arc<Values>, parent: CancellationToken) -> Self {
+        Scope {
+            inner: Arc::new(Inner { host, own: Mutex::default(), parent, cancellation: OnceLock::new() }),
+        }
     }
 
     /// A value of this scope itself, else of the host.
@@ -80,6 +85,11 @@ impl Scope {
 
     /// Fires when the run should come to an end: its time is up, its term is lost, or the host stops for good.
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.inner.cancellation
+        self.inner.cancellation.get_or_init(|| self.inner.parent.child_token())
+    }
+
+    /// Asks the run to come to an end.
+    pub fn cancel(&self) {
+        self.cancellation().cancel();
     }
 }
