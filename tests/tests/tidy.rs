@@ -48,6 +48,13 @@ const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "
 
 const LONGEST_FILE: usize = 800;
 
+/// Breaches that are known and on their way out, word for word. One that is gone must be taken off this list.
+const PENDING: &[&str] = &[
+    "the backend `memory` has no entry in tests/tests/conformance",
+    "the backend `sqlite` has no entry in tests/tests/conformance",
+    "the feature `sqlite` has no folder bus/src/backend/sqlite",
+];
+
 /// A file by its path from the root of the project, with `/`.
 struct File {
     path: String,
@@ -79,10 +86,14 @@ fn the_project_is_tidy() {
     let project = Project::read(&root);
     assert!(project.files.len() > 20, "the project was not found at {}", root.display());
     let mut report = String::new();
+    let mut pending: BTreeSet<&str> = PENDING.iter().copied().collect();
     for (name, rule) in RULES {
-        for breach in rule(&project) {
+        for breach in rule(&project).iter().filter(|breach| !pending.remove(breach.as_str())) {
             report += &format!("\n  {name}: {breach}");
         }
+    }
+    for gone in pending {
+        report += &format!("\n  take off the list PENDING, since it is done: {gone}");
     }
     assert!(report.is_empty(), "{report}");
 }
