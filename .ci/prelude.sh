@@ -29,22 +29,24 @@ use_toolchain() {
 }
 
 timings=()
+running=
 
-# step NAME COMMAND…: runs it, and says how long it took. The first that fails ends the script.
+# step NAME COMMAND…: runs it, and says how long it took. The first that fails ends the script. The command is not
+# called in a condition (`||`, `if`), where bash would forget `set -e` inside it.
 step() {
-    local name=$1 began=$SECONDS status=0
+    running=$1
+    local began=$SECONDS
     shift
     echo
-    echo "── $name"
-    "$@" || status=$?
+    echo "── $running"
+    "$@"
     local took="$((SECONDS - began)) s"
-    if [ $status -ne 0 ]; then
-        echo "── $name: FAILED after $took (exit code $status)" >&2
-        exit $status
-    fi
-    timings+=("$(printf '%8s  %s' "$took" "$name")")
-    echo "── $name: $took"
+    timings+=("$(printf '%8s  %s' "$took" "$running")")
+    echo "── $running: $took"
+    running=
 }
+
+trap 'status=$?; [ -z "$running" ] || echo "── $running: FAILED (exit code $status)" >&2' EXIT
 
 print_timings() {
     echo
