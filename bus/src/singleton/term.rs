@@ -6,10 +6,11 @@
 //! nothing moves it once it is over.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -41,6 +42,8 @@ struct Inner {
     lost: CancellationToken,
     drain: CancellationToken,
     cut: CancellationToken,
+    /// The intake may have been opened or closed.
+    intake: Notify,
     dropped: CancellationToken,
     /// What was given to [`Term::blocking`] and still executes.
     blocking: TaskTracker,
@@ -69,6 +72,7 @@ impl Term {
                 lost: CancellationToken::new(),
                 drain: CancellationToken::new(),
                 cut: CancellationToken::new(),
+                intake: Notify::new(),
                 dropped: CancellationToken::new(),
                 blocking: TaskTracker::new(),
                 keeper,
@@ -118,6 +122,7 @@ impl Term {
             match inner.owned_until.compare_exchange(until, OVER, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     inner.lost.cancel();
+                    inner.intake.notify_waiters();
                     // The keeper is only told; that it may be gone changes nothing.
                     let _ = inner.keeper.send(Event::Lapsed { run: inner.run });
                 }
@@ -147,6 +152,29 @@ impl Term {
         now < self.inner.intake_until.load(Ordering::Acquire)
             && now < self.inner.owned_until.load(Ordering::Acquire)
             && !self.inner.drain.is_cancelled()
+    }
+
+    /// Returns when something new may be begun.
+    pub async fn intake_opened(&self) {
+        self.intake_becomes(true).await;
+    }
+
+    /// Returns when nothing new may be begun. By the keeper's word: whoever begins something asks
+    /// [`intake_open`](Term::intake_open) as well, which goes by the clock.
+    pub async fn intake_closed(&self) {
+        self.intake_becomes(false).await;
+    }
+
+    async fn intake_becomes(&self, open: bool) {
+        loop {
+            let mut changed = pin!(self.inner.intake.notified());
+            // Registered before asking, so that no change in between is missed.
+            changed.as_mut().enable();
+            if self.intake_open() == open {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// A token that is cancelled when the run is asked to take in no more, finish, and hand over.
@@ -189,16 +217,19 @@ impl Term {
         });
         if moved.is_ok() {
             self.inner.intake_until.store(deadlines.intake_until.as_nanos(), Ordering::Release);
+            self.inner.intake.notify_waiters();
         }
     }
 
     pub(super) fn close_intake(&self) {
         self.inner.intake_until.store(0, Ordering::Release);
+        self.inner.intake.notify_waiters();
     }
 
     pub(super) fn lose(&self) {
         self.inner.owned_until.store(OVER, Ordering::Release);
         self.inner.lost.cancel();
+        self.inner.intake.notify_waiters();
     }
 
     pub(super) fn cut_now(&self) {
@@ -207,6 +238,7 @@ impl Term {
 
     pub(super) fn drain(&self) {
         self.inner.drain.cancel();
+        self.inner.intake.notify_waiters();
     }
 
     pub(super) fn drop_run(&self) {
