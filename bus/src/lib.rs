@@ -4,6 +4,8 @@
 
 pub mod backend;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod contract;
 pub mod error;
 pub mod message;
