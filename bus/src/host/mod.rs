@@ -1,0 +1,3 @@
+//! The host: configuration, start, health, shutdown.
+
+pub mod config;
