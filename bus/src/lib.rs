@@ -27,7 +27,7 @@ pub mod singleton;
 
 pub use error::{Error, ErrorKind, Result};
 pub use message::{Command, Endpoint, Envelope, Event, Headers, Message, MessageId};
-pub use processor::{Dep, DeliveryCount, Scoped};
+pub use processor::{DeliveryCount, Dep, Scoped};
 pub use settings::Settings;
 
 pub use bus_macros::{Command, Event, Settings, processor, provide};
