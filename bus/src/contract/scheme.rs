@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BoxFuture, LockManager, Transport};
+use super::{BoxFuture, LockManager, Reach, Transport};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -22,13 +22,14 @@ impl StoreUrl {
     /// # Errors
     /// [`ErrorKind::Config`] if there is no scheme, or a parameter has no value or stands twice.
     pub fn parse(text: &str) -> Result<Self> {
+        // What is no scheme is not shown either: connection strings hold their key before the first `://`.
+        let split = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme));
         let bad = |why: &str| {
-            let shown = text.split_once("://").map_or("it", |(scheme, _)| scheme);
+            let shown = split.map_or("it", |(scheme, _)| scheme);
             Error::new(ErrorKind::Config, format!("the store URL ({shown}…) cannot be read: {why}"))
         };
-        let (scheme, rest) = text
-            .split_once("://")
-            .ok_or_else(|| bad("write it like sqlite://bus.db or postgres://host/database"))?;
+        let (scheme, rest) =
+            split.ok_or_else(|| bad("write it like sqlite://bus.db or postgres://host/database"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut params = BTreeMap::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -75,6 +76,11 @@ impl StoreUrl {
     }
 }
 
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
 /// Shows scheme, host and path; user, password and parameters' values are left out.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,6 +125,9 @@ pub type OpenLocks = for<'a> fn(&'a StoreUrl, &'a OpenOptions) -> BoxFuture<'a, 
 pub struct Scheme {
     /// What stands before `://`.
     pub name: &'static str,
+    /// How far its messages and locks reach: known before anything is connected, so that the wiring can be checked in
+    /// a unit test.
+    pub reach: Reach,
     /// Opens a transport; `None` if the backend is no transport.
     pub transport: Option<OpenTransport>,
     /// Opens a lock manager; `None` if the backend has none.
@@ -153,6 +162,7 @@ impl fmt::Debug for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scheme")
             .field("name", &self.name)
+            .field("reach", &self.reach)
             .field("transport", &self.transport.is_some())
             .field("locks", &self.locks.is_some())
             .finish()
@@ -168,6 +178,13 @@ mod tests {
         let url = StoreUrl::parse("postgres://user:s3cret@host/db?sslkey=s3cret").unwrap();
         assert_eq!(format!("{url} {url:?}"), "postgres://…@host/db postgres://…@host/db");
         let error = StoreUrl::parse("postgres://user:s3cret@host/db?oops").unwrap_err();
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
+
+    #[test]
+    fn a_connection_string_is_no_url_and_is_not_shown() {
+        let text = "DefaultEndpointsProtocol=http;AccountKey=s3cret;BlobEndpoint=http://127.0.0.1/a";
+        let error = StoreUrl::parse(text).unwrap_err();
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
 

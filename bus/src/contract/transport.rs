@@ -155,7 +155,8 @@ pub trait Sender: Send + Sync + 'static {
     /// A message that cannot be stored fails alone ([`TooLarge`](crate::ErrorKind::TooLarge),
     /// [`TermLost`](crate::ErrorKind::TermLost)); a batch that may or may not have been stored answers
     /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) for each and is never sent again silently. The messages
-    /// of one call to one target keep their order. A topic without subscriptions takes an event and forgets it.
+    /// of one call to one target keep their order. A queue that is not there yet is created, since a producer may start
+    /// before its consumer; a topic without subscriptions takes an event and forgets it.
     ///
     /// Dropping the future before the store has been asked withdraws the messages; afterwards they may be sent.
     fn send(&self, batch: Vec<Outgoing>) -> BoxFuture<'_, Vec<Result<Placed>>>;
