@@ -2,7 +2,7 @@
 //!
 //! `#[processor]` writes what this module takes: the function, which message it takes from where, and how each of its
 //! arguments is made. From that comes a [`Handler`], which turns a [`Delivery`](crate::message::Delivery) into a
-//! [`Verdict`](crate::message::Verdict): decode, extract, call, map the result.
+//! [`Verdict`]: decode, extract, call, map the result.
 
 mod extract;
 pub(crate) mod handler;
