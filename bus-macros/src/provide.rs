@@ -74,7 +74,7 @@ fn registration(provider: &Provider) -> TokenStream {
     let call = call(provider);
     quote! {
         #(#cfgs)*
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
         const _: () = {
             fn __bus_register() -> #krate::__private::Entry {
                 #krate::__private::Entry::Provider(#krate::__private::Provider::#constructor(

@@ -21,7 +21,7 @@ pub(super) fn registration(processor: &Processor) -> TokenStream {
     let (outcome, call) = (outcome(processor), call(processor));
     quote! {
         #(#cfgs)*
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
         const _: () = {
             #subscription_check
             const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
