@@ -19,15 +19,20 @@ pub mod message;
 pub mod pipeline;
 pub mod prelude;
 pub mod processor;
+pub mod pump;
 pub mod reconnect;
 pub mod registry;
 pub mod scope;
+pub mod sender;
 pub mod settings;
 pub mod singleton;
 
 pub use error::{Error, ErrorKind, Result};
+pub use host::{Host, check, check_with, connect, run};
 pub use message::{Command, Endpoint, Envelope, Event, Headers, Message, MessageId};
 pub use processor::{DeliveryCount, Dep, Scoped};
+pub use sender::{Bus, Sent};
 pub use settings::Settings;
+pub use singleton::Term;
 
 pub use bus_macros::{Command, Event, Settings, processor, provide};

@@ -6,7 +6,6 @@
 
 mod extract;
 pub(crate) mod handler;
-pub(crate) mod placeholder;
 pub(crate) mod provide;
 pub(crate) mod refuse;
 

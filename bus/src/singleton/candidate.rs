@@ -96,6 +96,11 @@ impl Lock {
         self
     }
 
+    /// Whether each term raises a fence in the message store.
+    pub fn is_fenced(&self) -> bool {
+        self.fenced.is_some()
+    }
+
     /// What to do about a run that was cut and does not end.
     #[must_use]
     pub fn on_overrun(mut self, on_overrun: OnOverrun) -> Self {

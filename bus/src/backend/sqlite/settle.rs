@@ -154,7 +154,7 @@ fn retry(
     error: &Error,
 ) -> rusqlite::Result<bool> {
     let Some(counts) = Counts::take(tx, id, token)?.map(Counts::failed) else { return Ok(false) };
-    let error = format!("{error:?}");
+    let error = error.with_causes();
     tx.touch(endpoint);
     match after.filter(|after| !after.is_zero()) {
         None => put_counts(tx, id, &counts, Some(&error))?,
@@ -187,7 +187,7 @@ fn dead_letter(
     error: Option<&Error>,
 ) -> rusqlite::Result<bool> {
     let Some(counts) = Counts::take(tx, id, token)? else { return Ok(false) };
-    let error = error.map(|error| format!("{error:?}"));
+    let error = error.map(|error| error.with_causes());
     bury(tx, endpoint, id, counts.deliveries, reason, error.as_deref())?;
     Ok(true)
 }
