@@ -7,6 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -25,7 +27,7 @@ pub fn sprung(directory: &Path, pid: u32) -> Option<u64> {
     fs::read_to_string(stamp(directory, pid)).ok()?.parse().ok()
 }
 
-/// Forgets what was armed and sprung, so that the process can be frozen again.
+/// Forgets what was armed and sprung: only then does a process go on that is thawed.
 pub fn disarm(directory: &Path, pid: u32) {
     let _ = fs::remove_file(armed(directory, pid));
     let _ = fs::remove_file(stamp(directory, pid));
@@ -61,11 +63,15 @@ impl FailPoint {
     /// To be called inside each commit. Returns after the thaw.
     pub fn in_commit(&self) {
         let pid = std::process::id();
-        if self.exposed.load(Ordering::SeqCst) && fs::remove_file(armed(&self.directory, pid)).is_ok() {
-            let written = fs::write(stamp(&self.directory, pid), history::now().to_string());
-            written
-                .and_then(|()| Ok(kill_process(getpid(), Signal::STOP)?))
-                .expect("a process can stop itself");
+        if !self.exposed.load(Ordering::SeqCst) || fs::remove_file(armed(&self.directory, pid)).is_err() {
+            return;
+        }
+        let stamp = stamp(&self.directory, pid);
+        let written = fs::write(&stamp, history::now().to_string());
+        written.and_then(|()| Ok(kill_process(getpid(), Signal::STOP)?)).expect("a process can stop itself");
+        // The signal may reach another thread first, and this one could commit before it is stopped as well.
+        while stamp.exists() {
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -15,6 +15,8 @@ pub mod checker;
 pub mod driver;
 pub mod freeze;
 pub mod history;
+pub mod lab;
+pub mod layer;
 pub mod place;
 pub mod register;
 pub mod store;
