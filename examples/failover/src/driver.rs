@@ -121,7 +121,7 @@ impl Driver {
         for (index, fault) in faults.iter().enumerate() {
             let due = self.options.messages * (index + 1) / (faults.len() + 1);
             self.wait("the next fault is due", ENOUGH, |driver| driver.watch.done() >= due)?;
-            say(format_args!("{} {}/{}: {fault:?}", self.clock(), index + 1, faults.len()));
+            say(format_args!("{} fault {} of {}: {fault}", self.clock(), index + 1, faults.len()));
             self.strike(*fault)?;
         }
         self.drain()

@@ -41,14 +41,14 @@ fn read_file(
 ) -> io::Result<()> {
     let bytes = fs::read(file)?;
     let mut pid = pid_of_name(file);
-    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
-    while let Some((number, line)) = lines.next() {
+    for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         match parse(line) {
             Ok(event) => {
                 pid = Some(event.p);
                 events.push(event);
             }
-            Err(_) if lines.peek().is_none() && !line.ends_with(b"\n") => {
+            // Only the last line can be without its end.
+            Err(_) if !line.ends_with(b"\n") => {
                 torn.push(Torn { file: file.to_owned(), pid });
             }
             Err(problem) => complaints.push(format!("{}:{}: {problem}", file.display(), number + 1)),

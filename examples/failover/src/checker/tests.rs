@@ -191,7 +191,9 @@ fn a_thawed_run_may_overlap_for_a_second() {
 
 #[test]
 fn what_a_victim_writes_while_the_kill_is_on_its_way_is_no_overlap() {
-    passes(&judge(with([end(41, A, "b", 1), start(42, A, "c", 1)])));
+    let report = judge(with([end(41, A, "b", 1), start(42, A, "c", 1)]));
+    passes(&report);
+    assert_eq!(report.take_overs[0].successor, B);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The faults: who is hit when, and how the driver makes sure that it hits.
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -43,6 +44,16 @@ pub(super) fn schedule(options: &Options) -> Vec<Fault> {
     faults.extend(std::iter::repeat_n(Fault::Term, options.terms));
     fastrand::Rng::with_seed(1).shuffle(&mut faults);
     faults
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kill => "the holder is killed",
+            Self::Freeze(_) => "the holder is frozen",
+            Self::Term => "the holder is told to stop",
+        })
+    }
 }
 
 impl Driver {
