@@ -25,6 +25,8 @@ use watch::Watch;
 const ENOUGH: Duration = Duration::from_secs(17 * 60);
 /// How long the hosts may take to stop: their grace period and more.
 const FAREWELL: Duration = Duration::from_secs(60);
+/// How many hosts may end by themselves before it makes no sense to go on.
+const TOO_MANY_TROUBLES: usize = 10;
 /// How often the progress is told.
 const NEWS_EVERY: Duration = Duration::from_secs(5);
 /// How many complaints are printed.
@@ -54,6 +56,9 @@ struct Driver {
 /// # Errors
 /// When it could not be carried out. That a rule was broken is no error but a part of the report.
 pub fn run(options: Options) -> Result<Report> {
+    if options.hosts < 2 {
+        bail!("--hosts has to be 2 at least: somebody has to take over");
+    }
     let place = Place::fresh(&options)?;
     if options.freeze_in == FreezeIn::Commit && place.locks != place.store {
         bail!("--freeze-in commit needs the lock in the store of the messages: else nobody has to wait");
@@ -64,7 +69,9 @@ pub fn run(options: Options) -> Result<Report> {
         driver.troubles.push(format!("driver: {error:#}"));
     }
     driver.stop()?;
-    driver.note_what_is_left()?;
+    if let Err(error) = driver.note_what_is_left() {
+        driver.troubles.push(format!("driver: {error:#}"));
+    }
     let mut report = checker::check_directory(&driver.place.directory, &driver.options.plan())?;
     report.complaints.append(&mut driver.troubles);
     Ok(report)
@@ -168,6 +175,9 @@ impl Driver {
             if !self.stopping {
                 self.start_host()?;
             }
+        }
+        if self.troubles.len() > TOO_MANY_TROUBLES && !self.stopping {
+            bail!("the hosts do not stay; {}/host.log tells why", self.place.directory.display());
         }
         if self.last_news.elapsed() > NEWS_EVERY {
             self.last_news = Instant::now();
