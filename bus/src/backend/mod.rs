@@ -1,0 +1,9 @@
+//! The backends: one folder a technology, switched on by the cargo feature of the same name.
+//!
+//! Each imports what stands above it in the crate's table of modules and never a sibling, and registers its URL
+//! schemes by itself, so that there is no central list to be kept.
+
+#[cfg(feature = "memory")]
+pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;

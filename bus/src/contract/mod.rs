@@ -1,0 +1,48 @@
+//! What a backend implements: traits and option structs only.
+//!
+//! Everything is object-safe, asynchronous by boxed futures and batched; each batch is answered **item by item**, in
+//! the order of its items. A backend maps its driver's errors to [`Error`](crate::Error) in one place, gives every
+//! call to its store a deadline, and passes the suites of [`conformance`](crate) before it is called one.
+
+mod fence;
+mod inspect;
+mod lock;
+mod scheme;
+mod transport;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+pub use fence::{Fence, FenceClaim, FenceGuard, FenceRow, Fencing, Raised, SqlExecutor, SqlValue};
+pub use inspect::{DeadLetter, Depth, Inspect, PutBack};
+pub use lock::{Ended, Lease, LockGuarantees, LockId, LockManager, LockRecord, Owner, Renewal};
+pub use scheme::{OpenLocks, OpenOptions, OpenTransport, Scheme, StoreUrl};
+pub use transport::{
+    Capabilities, Consumer, ConsumerSpec, Delay, Due, Guarantees, Outgoing, Placed, Sender, Settlement,
+    Transport,
+};
+
+/// A boxed future that can be sent between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// How far a lock manager's exclusion, or a transport's messages, reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reach {
+    /// One process.
+    Process,
+    /// All processes of one machine.
+    Machine,
+    /// All machines that can connect to the store.
+    Fleet,
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reach::Process => "process",
+            Reach::Machine => "machine",
+            Reach::Fleet => "fleet",
+        })
+    }
+}

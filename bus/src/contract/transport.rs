@@ -1,0 +1,259 @@
+//! Moving messages: what a transport, its sender and its consumers do.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{BoxFuture, Fence, FenceGuard, Fencing, Inspect, Reach};
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::message::{Delivery, Endpoint, Envelope, Receipt, Target, Verdict};
+use crate::settings::Order;
+
+/// A store of messages. One value is one connection (or pool) to it, shared by all of a host's processors.
+pub trait Transport: Send + Sync + 'static {
+    /// What the store can do beyond sending, claiming and settling.
+    fn capabilities(&self) -> Capabilities;
+
+    /// What it promises; printed at start.
+    fn guarantees(&self) -> Guarantees;
+
+    /// Creates the queues, topics and subscriptions of `endpoints` where they are missing. Repeating it, from several
+    /// hosts at once too, is no error. A subscription receives what is published after it was created.
+    fn prepare<'a>(&'a self, endpoints: &'a [Endpoint]) -> BoxFuture<'a, Result<()>>;
+
+    /// The one way to send.
+    fn sender(&self) -> Arc<dyn Sender>;
+
+    /// Opens a consumer of one endpoint that has been prepared. For a singleton the fence is bound here, for the
+    /// consumer's whole life: one consumer per term.
+    fn consumer(&self, spec: ConsumerSpec) -> BoxFuture<'_, Result<Arc<dyn Consumer>>>;
+
+    /// Lets go of the store: what has been answered stays done, later calls answer
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed). Returns when nothing of ours runs any more.
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// What a transport can do beyond the basics. The field *is* the implementation, so that table and code agree.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Messages that become available later, and can be cancelled until then.
+    pub delay: Option<Arc<dyn Delay>>,
+    /// Singletons' fences kept with the messages.
+    pub fencing: Option<Arc<dyn Fencing>>,
+    /// Views for people: depths and dead letters.
+    pub inspect: Option<Arc<dyn Inspect>>,
+    /// Holds a queue back while its first message waits for its retry.
+    pub strict_order: bool,
+}
+
+impl fmt::Debug for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capabilities")
+            .field("delay", &self.delay.is_some())
+            .field("fencing", &self.fencing.is_some())
+            .field("inspect", &self.inspect.is_some())
+            .field("strict_order", &self.strict_order)
+            .finish()
+    }
+}
+
+/// What a transport promises.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Guarantees {
+    /// The store, as people may see it: a URL without credentials.
+    pub store: String,
+    /// Who shares the messages.
+    pub reach: Reach,
+    /// What it means when `send` has answered, in one sentence.
+    pub acknowledgement: String,
+    /// The largest body, in bytes.
+    pub max_body: usize,
+}
+
+impl Guarantees {
+    /// Guarantees of a store.
+    pub fn new(
+        store: impl Into<String>,
+        reach: Reach,
+        acknowledgement: impl Into<String>,
+        max_body: usize,
+    ) -> Self {
+        Guarantees { store: store.into(), reach, acknowledgement: acknowledgement.into(), max_body }
+    }
+}
+
+/// A message to be sent.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outgoing {
+    /// Where to.
+    pub target: Target,
+    /// What.
+    pub envelope: Envelope,
+    /// When it becomes available; at once if `None`.
+    pub due: Option<Due>,
+    /// The term in which it is sent, where that is a singleton's whose messages live in this store: the store refuses
+    /// the message with [`ErrorKind::TermLost`](crate::ErrorKind::TermLost) unless the fence is in force.
+    pub guard: Option<FenceGuard>,
+}
+
+impl Outgoing {
+    /// A message for at once, unguarded.
+    pub fn new(target: Target, envelope: Envelope) -> Self {
+        Outgoing { target, envelope, due: None, guard: None }
+    }
+
+    /// The same, available only when due.
+    #[must_use]
+    pub fn due(mut self, due: Option<Due>) -> Self {
+        self.due = due;
+        self
+    }
+
+    /// The same, sent under a singleton's fence.
+    #[must_use]
+    pub fn guarded(mut self, guard: Option<FenceGuard>) -> Self {
+        self.guard = guard;
+        self
+    }
+}
+
+/// When a delayed message becomes available, by the store's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// This long after it was stored.
+    In(Duration),
+    /// At this moment.
+    At(Timestamp),
+}
+
+/// Where a sent message lies: what [`Delay::cancel`] needs to find it again. Opaque outside its backend.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Placed(String);
+
+impl Placed {
+    /// From the backend's own words.
+    pub fn new(place: impl Into<String>) -> Self {
+        Placed(place.into())
+    }
+
+    /// The backend's own words.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Sends messages. Many callers share one sender, and what is ready at the same time rides together.
+pub trait Sender: Send + Sync + 'static {
+    /// Stores messages, durably as far as [`Guarantees::acknowledgement`] says, and answers for each.
+    ///
+    /// A message that cannot be stored fails alone ([`TooLarge`](crate::ErrorKind::TooLarge),
+    /// [`TermLost`](crate::ErrorKind::TermLost)); a batch that may or may not have been stored answers
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) for each and is never sent again silently. The messages
+    /// of one call to one target keep their order. A queue that is not there yet is created, since a producer may start
+    /// before its consumer; a topic without subscriptions takes an event and forgets it.
+    ///
+    /// Dropping the future before the store has been asked withdraws the messages; afterwards they may be sent.
+    fn send(&self, batch: Vec<Outgoing>) -> BoxFuture<'_, Vec<Result<Placed>>>;
+}
+
+/// Delayed messages.
+pub trait Delay: Send + Sync + 'static {
+    /// Takes back a delayed message; `false` if it is available, claimed or done already, or was never there.
+    fn cancel<'a>(&'a self, placed: &'a Placed) -> BoxFuture<'a, Result<bool>>;
+}
+
+/// What a consumer is opened for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConsumerSpec {
+    /// What to read.
+    pub endpoint: Arc<Endpoint>,
+    /// How long a claim lasts unless extended.
+    pub lease: Duration,
+    /// The term of the singleton that reads, on a store that fences.
+    pub fence: Option<Fence>,
+    /// How long the singleton's lock lasts unless renewed: each claim keeps the fence row's `until` this far ahead.
+    pub lock_lease: Option<Duration>,
+    /// Whether a message that waits for its retry holds back what lies behind it.
+    pub order: Order,
+}
+
+impl ConsumerSpec {
+    /// A plain consumer.
+    pub fn new(endpoint: Arc<Endpoint>, lease: Duration) -> Self {
+        ConsumerSpec { endpoint, lease, fence: None, lock_lease: None, order: Order::Relaxed }
+    }
+
+    /// A singleton's consumer, for one term.
+    #[must_use]
+    pub fn fenced(mut self, fence: Fence, lock_lease: Duration) -> Self {
+        self.fence = Some(fence);
+        self.lock_lease = Some(lock_lease);
+        self
+    }
+
+    /// In this order.
+    #[must_use]
+    pub fn ordered(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+}
+
+/// One claim's end.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settlement {
+    /// Which claim.
+    pub receipt: Receipt,
+    /// What becomes of the message. A `Retry` has its `after` filled in.
+    pub verdict: Verdict,
+    /// What is sent if and only if the settlement takes effect.
+    pub outgoing: Vec<Outgoing>,
+}
+
+impl Settlement {
+    /// A settlement that sends nothing.
+    pub fn new(receipt: Receipt, verdict: Verdict) -> Self {
+        Settlement { receipt, verdict, outgoing: Vec::new() }
+    }
+}
+
+/// Claims and settles the messages of one endpoint. Its methods may run at the same time.
+///
+/// With a fence bound, every claim, extension and settlement checks it in the same transaction: when a higher fence is
+/// in force, each answers [`ErrorKind::TermLost`](crate::ErrorKind::TermLost) and changes nothing.
+pub trait Consumer: Send + Sync + 'static {
+    /// Claims up to `max` messages (at least 1). Waits while there are none; returns at once when there are some, and
+    /// when `stop` fires, with what it has claimed by then.
+    ///
+    /// Claiming counts the delivery; taking over a claim that ran out counts a crash. Claims of an older fence of this
+    /// endpoint may be taken over at once; after a clean hand-over that counts nothing. A message past its time to
+    /// live is not delivered but dead-lettered as `expired`.
+    ///
+    /// The pump never drops this future. If it is dropped all the same, what was claimed comes back when its lease
+    /// ends.
+    fn receive<'a>(&'a self, max: usize, stop: &'a CancellationToken)
+    -> BoxFuture<'a, Result<Vec<Delivery>>>;
+
+    /// Makes claims last `lease` from now on; may change a receipt. Answers
+    /// [`ReceiptLost`](crate::ErrorKind::ReceiptLost) for each claim that is no longer ours.
+    fn extend<'a>(&'a self, receipts: &'a mut [Receipt], lease: Duration) -> BoxFuture<'a, Vec<Result<()>>>;
+
+    /// Ends claims. Answers [`ReceiptLost`](crate::ErrorKind::ReceiptLost) for each claim that is no longer ours, and
+    /// changes nothing then. Settling what is settled by the same receipt answers `ReceiptLost` too.
+    ///
+    /// A `Retry` counts a failure, and forgets the crashes if the attempt was made alone; a `Release` takes back the
+    /// delivery's count.
+    fn settle(&self, settlements: Vec<Settlement>) -> BoxFuture<'_, Vec<Result<()>>>;
+
+    /// Records, durably and before it starts, that the next run of this message is made alone: a crash in it sets
+    /// [`Delivery::crashed_alone`].
+    fn record_alone<'a>(&'a self, receipt: &'a Receipt) -> BoxFuture<'a, Result<()>>;
+}
