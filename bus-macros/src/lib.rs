@@ -71,7 +71,7 @@ pub fn event(item: TokenStream) -> TokenStream {
 /// struct Bulk;
 /// ```
 ///
-/// What each key means is said at the trait's constants. Times are written `"90s"`, `"1m 30s"`, `"200ms"`, `"2h"`.
+/// What each key means is said at the trait's constants. Times are written `"500ms"`, `"30s"`, `"1m"`, `"2h"`, `"3d"`.
 /// `retry` is one of `retry(immediate)`, `retry(fixed = "5s")` and `retry(exponential(first = "1s", max = "5m"))`.
 #[proc_macro_derive(Settings, attributes(settings))]
 pub fn settings(item: TokenStream) -> TokenStream {

@@ -47,11 +47,11 @@ fn expand(input: &DeriveInput, settings: &Settings, errors: Option<Error>) -> To
     }
 }
 
-/// The judgement of a value, pointing at the value.
+/// The judgement of what was written, pointing at it: whether it can be read, and whether its value makes sense.
 pub(crate) fn check(krate: &Path, key: &TunedKey) -> TokenStream {
-    let fault = &key.fault;
-    let check = spanned::at(&key.written, quote!(#krate::__private::require(#fault, "", "", "")));
-    quote!(const _: () = #check;)
+    let TunedKey { fault, readable, .. } = key;
+    let sensible = spanned::at(&key.written, quote!(#krate::__private::require(#fault, "", "", "")));
+    quote!(#(const _: () = #readable;)* const _: () = #sensible;)
 }
 
 fn constant(krate: &Path, key: &TunedKey) -> TokenStream {

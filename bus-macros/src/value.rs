@@ -2,7 +2,7 @@
 
 use darling::{Error, FromMeta, Result};
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
 use syn::{Expr, Lit, LitInt, LitStr, Meta, Path};
 
@@ -61,33 +61,33 @@ impl FromMeta for Count {
     }
 }
 
-/// `"1m 30s"`: a time, read by the parser that reads the configuration.
+/// `"30s"`: a duration, read by a constant function of `bus` in the generated code.
 #[derive(Clone, Debug)]
-pub(crate) struct Time {
-    literal: LitStr,
-    value: std::time::Duration,
-}
+pub(crate) struct Time(LitStr);
 
 impl FromMeta for Time {
     fn from_meta(item: &Meta) -> Result<Self> {
-        let Some(Lit::Str(literal)) = literal(item) else {
-            return Err(wrong(item, "a time in quotes", "\"30s\""));
-        };
-        match humantime::parse_duration(&literal.value()) {
-            Ok(value) => Ok(Time { literal: literal.clone(), value }),
-            Err(why) => Err(Error::custom(format!(
-                "{:?} is no time ({why}): write `\"30s\"`, `\"1m 30s\"`, `\"200ms\"`, `\"2h\"`",
-                literal.value()
-            ))
-            .with_span(literal)),
+        match literal(item) {
+            Some(Lit::Str(text)) => Ok(Time(text.clone())),
+            _ => Err(wrong(item, "a time in quotes", "\"30s\"")),
         }
     }
 }
 
 impl Time {
-    fn expand(&self, krate: &Path) -> TokenStream {
-        let (seconds, nanos) = (self.value.as_secs(), self.value.subsec_nanos());
-        quote!(#krate::__private::Duration::new(#seconds, #nanos))
+    fn expand(&self, krate: &Path) -> Checked {
+        let literal = &self.0;
+        let before = format!("{:?}", literal.value());
+        Checked {
+            check: crate::spanned::at(
+                literal,
+                quote!(#krate::__private::require(
+                    #krate::__private::duration::why_invalid(#literal),
+                    #before, " is no duration: ", #krate::__private::duration::RULE
+                )),
+            ),
+            value: quote!(#krate::__private::valid_duration(#literal)),
+        }
     }
 }
 
@@ -124,17 +124,22 @@ impl FromMeta for Retry {
 }
 
 impl Retry {
-    fn expand(&self, krate: &Path) -> TokenStream {
+    /// The policy, and the checks of the times in it.
+    fn expand(&self, krate: &Path) -> (TokenStream, Vec<TokenStream>) {
         let retry = quote!(#krate::__private::Retry);
         match &self.policy {
-            Policy::Immediate => quote!(#retry::Immediate),
+            Policy::Immediate => (quote!(#retry::Immediate), Vec::new()),
             Policy::Fixed(time) => {
-                let time = time.expand(krate);
-                quote!(#retry::Fixed(#time))
+                let Checked { check, value } = time.expand(krate);
+                (quote!(#retry::Fixed(#value)), vec![check])
             }
             Policy::Exponential { first, max } => {
                 let (first, max) = (first.expand(krate), max.expand(krate));
-                quote!(#retry::Exponential { first: #first, max: #max })
+                let (first_value, max_value) = (first.value, max.value);
+                (
+                    quote!(#retry::Exponential { first: #first_value, max: #max_value }),
+                    vec![first.check, max.check],
+                )
             }
         }
     }
@@ -167,6 +172,8 @@ pub(crate) struct TunedKey {
     pub(crate) value: TokenStream,
     /// Why the value is refused, as an expression.
     pub(crate) fault: TokenStream,
+    /// Whether what was written can be read at all.
+    pub(crate) readable: Vec<TokenStream>,
 }
 
 impl Tuned {
@@ -222,24 +229,26 @@ impl Count {
             constant,
             setting,
             ty: quote!(#krate::__private::#ty),
-            written: quote::ToTokens::to_token_stream(&self.literal),
+            written: self.literal.to_token_stream(),
             value: quote!(#number),
             fault: quote!(#krate::__private::#rule(#number)),
+            readable: Vec::new(),
         }
     }
 }
 
 impl Time {
     fn key(&self, krate: &Path, (key, constant, setting): Setting, rule: &str) -> TunedKey {
-        let (rule, value) = (ident(rule), self.expand(krate));
+        let (rule, Checked { check, value }) = (ident(rule), self.expand(krate));
         TunedKey {
             key,
             constant,
             setting,
             ty: quote!(#krate::__private::Duration),
-            written: quote::ToTokens::to_token_stream(&self.literal),
+            written: self.0.to_token_stream(),
             fault: quote!(#krate::__private::#rule(#value)),
             value,
+            readable: vec![check],
         }
     }
 }
@@ -247,15 +256,16 @@ impl Time {
 impl Retry {
     fn key(&self, krate: &Path) -> TunedKey {
         let (key, constant, setting) = RETRY;
-        let value = self.expand(krate);
+        let (value, readable) = self.expand(krate);
         TunedKey {
             key,
             constant,
             setting,
             ty: quote!(#krate::__private::Retry),
-            written: quote::ToTokens::to_token_stream(&self.item),
+            written: self.item.to_token_stream(),
             fault: quote!(#krate::__private::Retry::why_invalid(#value)),
             value,
+            readable,
         }
     }
 }

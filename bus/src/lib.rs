@@ -10,6 +10,8 @@ extern crate self as bus;
 pub mod __private;
 pub mod backend;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod contract;
 pub mod error;
 pub mod host;

@@ -29,7 +29,7 @@ struct OrderPlaced {
 }
 
 #[derive(Settings)]
-#[settings(max_concurrent_calls = 100, prefetch_count = 50, message_lock_timeout = "1m 30s")]
+#[settings(max_concurrent_calls = 100, prefetch_count = 50, message_lock_timeout = "90s")]
 #[settings(dead_letter_delivery_limit = 3, retry(exponential(first = "2s", max = "1h")), lease = "10s")]
 struct Bulk;
 

@@ -1,6 +1,9 @@
 //! Compile errors in words of our own: checks that run in the constants which the macros write.
 
+use std::time::Duration;
+
 use crate::message::name::why_invalid;
+use crate::settings::duration;
 
 /// What a valid name is, for the end of a sentence.
 pub const NAME_RULE: &str = "; write 1 to 63 of a-z, 0-9 and single inner dashes";
@@ -52,5 +55,13 @@ pub const fn unless<T: Copy>(fault: Option<&'static str>, value: T) -> Option<T>
     match fault {
         None => Some(value),
         Some(_) => None,
+    }
+}
+
+/// The duration that `text` says, or a valid one instead.
+pub const fn valid_duration(text: &str) -> Duration {
+    match duration::read(text) {
+        Ok(time) => time,
+        Err(_) => Duration::from_secs(1),
     }
 }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::candidate::{HandOver, Lock, OVERRUN_EXIT_CODE, OnOverrun, Stop};
 use super::machine::{Machine, Standing};
 use super::protocol::{Action, EndedAs, Event, Given, Notice, RunId, RunOutcome, Ticket};
-use super::term::Term;
+use super::term::{Identity, Term};
 use crate::clock::Clock;
 use crate::contract::{Ended, Fence, FenceClaim, Lease, Owner, Raised, Renewal};
 use crate::error::Result;
@@ -185,12 +185,12 @@ impl Hold {
         let outcome = match hand_over {
             HandOver::Clean => RunOutcome::Clean,
             HandOver::Cut { reason } => {
-                tracing::warn!(%lock, %reason, "the singleton's run was cut short");
+                tracing::warn!(target: "bus::singleton", %lock, %reason, "the singleton's run was cut short");
                 self.cut_reason = reason;
                 RunOutcome::Cut
             }
             HandOver::FailedToStart(error) => {
-                tracing::error!(%lock, %error, "the singleton's run could not start");
+                tracing::error!(target: "bus::singleton", %lock, %error, "the singleton's run could not start");
                 RunOutcome::FailedToStart
             }
         };
@@ -233,16 +233,15 @@ impl Hold {
             }
             Action::StartRun { run, fence, deadlines } => {
                 let owner = self.leases.last().map_or_else(Owner::fresh, |lease| lease.lease_id());
-                let term = Term::new(
-                    self.lock.id.clone(),
+                let identity = Identity {
+                    lock: self.lock.id.clone(),
                     owner,
-                    Fence::new(fence),
+                    fence: Fence::new(fence),
                     run,
-                    self.clock.clone(),
-                    deadlines,
-                    self.from_term.0.clone(),
-                );
-                tracing::info!(lock = %self.lock.name, fence, "the singleton starts");
+                    row: self.lock.fenced.clone(),
+                };
+                let term = Term::new(identity, self.clock.clone(), deadlines, self.from_term.0.clone());
+                tracing::info!(target: "bus::singleton", event = "lock.acquired", lock = %self.lock.name, fence, "the singleton starts");
                 self.term.0 = Some(term.clone());
                 if self.starts.send(term).is_err() {
                     // The candidate has just gone, and nothing was started.
@@ -252,15 +251,15 @@ impl Hold {
             }
             Action::Extend { run, deadlines } => self.with_term(run, |term| term.extend(deadlines)),
             Action::Doubt { run, doubt } => {
-                tracing::warn!(lock = %self.lock.name, ?doubt, "the singleton takes in nothing until its lock is confirmed");
+                tracing::warn!(target: "bus::singleton", lock = %self.lock.name, ?doubt, "the singleton takes in nothing until its lock is confirmed");
                 self.with_term(run, Term::close_intake);
             }
             Action::Lose { run, cause } => {
-                tracing::error!(lock = %self.lock.name, ?cause, "the singleton has lost its lock");
+                tracing::error!(target: "bus::singleton", event = "lock.lost", lock = %self.lock.name, fence = self.fence(), ?cause, "the singleton has lost its lock");
                 self.with_term(run, Term::lose);
             }
             Action::Cut { run } => {
-                tracing::warn!(lock = %self.lock.name, "the singleton's handlers are dropped");
+                tracing::warn!(target: "bus::singleton", lock = %self.lock.name, "the singleton's handlers are dropped");
                 self.with_term(run, Term::cut_now);
             }
             Action::Overrun { run } => self.overrun(run),
@@ -272,6 +271,11 @@ impl Hold {
             Action::Tell(notice) => self.tell(notice),
             Action::Finished => {}
         }
+    }
+
+    /// The fence of the current run, for events; 0 where there is none.
+    fn fence(&self) -> u64 {
+        self.term.0.as_ref().map_or(0, |term| term.fence().get())
     }
 
     fn with_term(&self, run: RunId, act: impl FnOnce(&Term)) {
@@ -292,15 +296,15 @@ impl Hold {
             let answer = match tokio::time::timeout(limit, request).await {
                 Ok(Ok(Ok(answer))) => answer,
                 Ok(Ok(Err(error))) => {
-                    tracing::warn!(%lock, %error, "the lock's store answers with an error");
+                    tracing::warn!(target: "bus::singleton", %lock, %error, "the lock's store answers with an error");
                     (unknown, None)
                 }
                 Ok(Err(_)) => {
-                    tracing::error!(%lock, "the lock manager panicked");
+                    tracing::error!(target: "bus::singleton", %lock, "the lock manager panicked");
                     (unknown, None)
                 }
                 Err(_) => {
-                    tracing::warn!(%lock, ?limit, "the lock's store does not answer");
+                    tracing::warn!(target: "bus::singleton", %lock, ?limit, "the lock's store does not answer");
                     (unknown, None)
                 }
             };
@@ -359,11 +363,11 @@ impl Hold {
             let event = match fencing.raise(claim).await? {
                 Raised::Raised => Event::FenceRaised { ticket },
                 Raised::Outdated { in_force } => {
-                    tracing::warn!(lock = %name, fence, %in_force, "a higher fence is in force");
+                    tracing::warn!(target: "bus::singleton", lock = %name, fence, %in_force, "a higher fence is in force");
                     Event::FenceOutrun { ticket }
                 }
                 Raised::OtherLock { lock: other, free_in } => {
-                    tracing::debug!(lock = %name, %other, ?free_in, "the endpoint is bound to another lock");
+                    tracing::debug!(target: "bus::singleton", lock = %name, %other, ?free_in, "the endpoint is bound to another lock");
                     Event::FenceHeldByOtherLock { ticket, free_in }
                 }
             };
@@ -385,9 +389,9 @@ impl Hold {
 
     fn overrun(&self, run: RunId) {
         let lock = &self.lock.name;
-        tracing::error!(%lock, run = run.0, "the singleton was cut and does not end; its late writes will be refused");
+        tracing::error!(target: "bus::singleton", %lock, run = run.0, "the singleton was cut and does not end; its late writes will be refused");
         if self.lock.on_overrun == OnOverrun::Exit {
-            tracing::error!(%lock, "the process ends, before another one starts the singleton");
+            tracing::error!(target: "bus::singleton", %lock, "the process ends, before another one starts the singleton");
             std::process::exit(OVERRUN_EXIT_CODE);
         }
     }
@@ -395,23 +399,30 @@ impl Hold {
     fn tell(&self, notice: Notice) {
         let lock = &self.lock.name;
         match notice {
-            Notice::Won { fence } => tracing::debug!(%lock, fence, "the lock is won"),
-            Notice::WaitingForOtherLock { free_in } => tracing::warn!(
-                %lock, ?free_in,
-                "the endpoint is bound to another lock (a renamed id, a group, another lock manager?); waiting until \
-                 that lock is not used any more"
-            ),
+            Notice::Won { fence } => {
+                tracing::debug!(target: "bus::singleton", %lock, fence, "the lock is won")
+            }
+            Notice::WaitingForOtherLock { free_in } => {
+                tracing::warn!(target: "bus::singleton", %lock, ?free_in,
+                    "the endpoint is bound to another lock (a renamed id, a group, another lock manager?); waiting until \
+                     that lock is not used any more"
+                )
+            }
             Notice::Outrun { fence } => {
-                tracing::warn!(%lock, fence, "the endpoint already has a higher fence")
+                tracing::warn!(target: "bus::singleton", %lock, fence, "the endpoint already has a higher fence")
             }
             Notice::LostBeforeStart { cause } => {
-                tracing::warn!(%lock, ?cause, "the lock was lost before the singleton had started");
+                tracing::warn!(target: "bus::singleton", %lock, ?cause, "the lock was lost before the singleton had started");
             }
             Notice::StartGivenUp { rounds } => {
-                tracing::error!(%lock, rounds, "the singleton keeps failing to start here; its lock is given up");
+                tracing::error!(target: "bus::singleton", %lock, rounds, "the singleton keeps failing to start here; its lock is given up");
             }
-            Notice::Released { ended } => tracing::info!(%lock, ?ended, "the lock is released"),
-            Notice::LeftToExpire => tracing::warn!(%lock, "the lock was not released; its lease runs out"),
+            Notice::Released { ended } => {
+                tracing::info!(target: "bus::singleton", event = "lock.released", %lock, ?ended, "the lock is released")
+            }
+            Notice::LeftToExpire => {
+                tracing::warn!(target: "bus::singleton", %lock, "the lock was not released; its lease runs out")
+            }
         }
     }
 }

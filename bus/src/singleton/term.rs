@@ -16,8 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use super::protocol::{Deadlines, Event, RunId};
 use crate::clock::{BootInstant, Clock};
-use crate::contract::{Fence, LockId, Owner};
+use crate::contract::{Fence, FenceGuard, Fencing, LockId, Owner, SqlExecutor};
 use crate::error::{Error, ErrorKind, Result};
+use crate::message::Endpoint;
 
 /// What `owned_until` is once the term is over. No clock is ever below it.
 const OVER: u64 = 0;
@@ -31,11 +32,18 @@ pub struct Term {
     inner: Arc<Inner>,
 }
 
+/// Which term it is.
+pub(super) struct Identity {
+    pub(super) lock: LockId,
+    pub(super) owner: Owner,
+    pub(super) fence: Fence,
+    pub(super) run: RunId,
+    /// The row in the message store that carries the fence.
+    pub(super) row: Option<(Arc<dyn Fencing>, Arc<Endpoint>)>,
+}
+
 struct Inner {
-    lock: LockId,
-    owner: Owner,
-    fence: Fence,
-    run: RunId,
+    identity: Identity,
     clock: Clock,
     intake_until: AtomicU64,
     owned_until: AtomicU64,
@@ -52,20 +60,14 @@ struct Inner {
 
 impl Term {
     pub(super) fn new(
-        lock: LockId,
-        owner: Owner,
-        fence: Fence,
-        run: RunId,
+        identity: Identity,
         clock: Clock,
         deadlines: Deadlines,
         keeper: mpsc::UnboundedSender<Event>,
     ) -> Self {
         Term {
             inner: Arc::new(Inner {
-                lock,
-                owner,
-                fence,
-                run,
+                identity,
                 clock,
                 intake_until: AtomicU64::new(deadlines.intake_until.as_nanos()),
                 owned_until: AtomicU64::new(deadlines.owned_until.as_nanos()),
@@ -86,22 +88,24 @@ impl Term {
         let deadlines = Deadlines { intake_until: forever, owned_until: forever };
         let (keeper, _) = mpsc::unbounded_channel();
         let lock = LockId::from("for-tests");
-        Term::new(lock, Owner::fresh(), Fence::new(fence), RunId(0), Clock::system(), deadlines, keeper)
+        let identity =
+            Identity { lock, owner: Owner::fresh(), fence: Fence::new(fence), run: RunId(0), row: None };
+        Term::new(identity, Clock::system(), deadlines, keeper)
     }
 
     /// The term's number: higher than that of every earlier term of this singleton.
     pub fn fence(&self) -> Fence {
-        self.inner.fence
+        self.inner.identity.fence
     }
 
     /// The lock that it is about.
     pub fn lock_id(&self) -> &LockId {
-        &self.inner.lock
+        &self.inner.identity.lock
     }
 
     /// Who holds the lock: another one in every term.
     pub fn owner(&self) -> Owner {
-        self.inner.owner
+        self.inner.identity.owner
     }
 
     /// Whether this still is the holder, by the clock, without asking anybody. What is begun within a quarter of the
@@ -124,15 +128,47 @@ impl Term {
                     inner.lost.cancel();
                     inner.intake.notify_waiters();
                     // The keeper is only told; that it may be gone changes nothing.
-                    let _ = inner.keeper.send(Event::Lapsed { run: inner.run });
+                    let _ = inner.keeper.send(Event::Lapsed { run: inner.identity.run });
                 }
                 Err(moved) if inner.clock.now().as_nanos() < moved => return Ok(()),
                 Err(_) => {}
             }
         }
         Err(Error::new(ErrorKind::TermLost, "the term is over: this process does not hold the lock any more")
-            .with("lock", &inner.lock)
-            .with("fence", inner.fence))
+            .with("lock", &inner.identity.lock)
+            .with("fence", inner.identity.fence))
+    }
+
+    /// Commits the transaction that is open on `transaction` if, and only if, this term is in force in the message store,
+    /// which must be the same database: what was written in it is then the holder's. Otherwise it is rolled back.
+    ///
+    /// With the feature `sqlite`, `transaction` is a `rusqlite::Connection` to the store's file on which
+    /// `BEGIN IMMEDIATE` was run; give it a `busy_timeout`, since the bus writes there too. For another driver,
+    /// [`SqlExecutor`] is one method.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TermLost`] if another term is in force; [`ErrorKind::Unsupported`] if the messages are in a store
+    /// that takes no transaction from outside (use [`fence`](Term::fence) then); otherwise what the database answered.
+    pub async fn commit(&self, transaction: &mut impl SqlExecutor) -> Result<()> {
+        if let Err(refused) = self.check_in(transaction).await {
+            // What cannot be rolled back any more is not committed either.
+            let _ = transaction.execute("ROLLBACK", &[]).await;
+            return Err(refused);
+        }
+        transaction.execute("COMMIT", &[]).await.map(drop)
+    }
+
+    async fn check_in(&self, transaction: &mut impl SqlExecutor) -> Result<()> {
+        self.check()?;
+        let (fencing, endpoint) = self.inner.identity.row.as_ref().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                "the messages are in a store without fences: nothing can be committed with one",
+            )
+        })?;
+        let guard = FenceGuard { endpoint: Arc::clone(endpoint), fence: self.inner.identity.fence };
+        fencing.check_in(transaction, &guard).await
     }
 
     /// A token that is cancelled when the term is lost. Cancelling it yourself loses nothing.
@@ -203,11 +239,11 @@ impl Term {
     /// Tells the keeper that the message store refused a write of this term for its fence: another term is in force.
     pub fn fenced_off(&self) {
         self.lose();
-        let _ = self.inner.keeper.send(Event::FencedOff { run: self.inner.run });
+        let _ = self.inner.keeper.send(Event::FencedOff { run: self.inner.identity.run });
     }
 
     pub(super) fn run(&self) -> RunId {
-        self.inner.run
+        self.inner.identity.run
     }
 
     /// Moves the deadlines, unless the term is over.
@@ -260,9 +296,9 @@ impl Term {
 impl fmt::Debug for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Term")
-            .field("lock", &self.inner.lock)
-            .field("fence", &self.inner.fence)
-            .field("owner", &self.inner.owner)
+            .field("lock", &self.inner.identity.lock)
+            .field("fence", &self.inner.identity.fence)
+            .field("owner", &self.inner.identity.owner)
             .finish_non_exhaustive()
     }
 }

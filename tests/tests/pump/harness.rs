@@ -18,15 +18,15 @@ use bus::{Error, ErrorKind, Result};
 use tokio_util::sync::CancellationToken;
 
 /// A store with one queue, `work`.
-pub(crate) struct Store {
-    pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) clock: Clock,
+pub struct Store {
+    pub transport: Arc<dyn Transport>,
+    pub endpoint: Arc<Endpoint>,
+    pub clock: Clock,
 }
 
 impl Store {
     /// A store that nobody else sees.
-    pub(crate) async fn fresh() -> Store {
+    pub async fn fresh() -> Store {
         let clock = Clock::tokio();
         let url = StoreUrl::parse(&format!("memory://{}", uuid::Uuid::new_v4())).unwrap();
         let open = Scheme::find("memory").unwrap().transport.unwrap();
@@ -36,7 +36,7 @@ impl Store {
         Store { transport, endpoint, clock }
     }
 
-    pub(crate) async fn send(&self, count: usize) -> Vec<MessageId> {
+    pub async fn send(&self, count: usize) -> Vec<MessageId> {
         let envelopes: Vec<_> =
             (0..count).map(|i| Envelope::new("test", i.to_string(), self.clock.wall())).collect();
         let ids = envelopes.iter().map(|envelope| envelope.id).collect();
@@ -48,20 +48,20 @@ impl Store {
         ids
     }
 
-    pub(crate) async fn consumer(&self, lease: Duration) -> Arc<dyn Consumer> {
+    pub async fn consumer(&self, lease: Duration) -> Arc<dyn Consumer> {
         self.transport.consumer(ConsumerSpec::new(Arc::clone(&self.endpoint), lease)).await.unwrap()
     }
 
-    pub(crate) fn inspect(&self) -> Arc<dyn Inspect> {
+    pub fn inspect(&self) -> Arc<dyn Inspect> {
         self.transport.capabilities().inspect.unwrap()
     }
 
-    pub(crate) async fn depth(&self) -> Depth {
+    pub async fn depth(&self) -> Depth {
         self.inspect().depth(&self.endpoint).await.unwrap()
     }
 
     /// Waits, in virtual time, until the store looks as wanted.
-    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(Depth) -> bool) {
+    pub async fn until(&self, what: &str, wanted: impl Fn(Depth) -> bool) {
         let reached = async {
             while !wanted(self.depth().await) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -73,7 +73,7 @@ impl Store {
     }
 
     /// What a consumer of another process would get at once.
-    pub(crate) async fn receive_all(&self) -> Vec<Delivery> {
+    pub async fn receive_all(&self) -> Vec<Delivery> {
         let consumer = self.consumer(Duration::from_secs(30)).await;
         let mut all = Vec::new();
         loop {
@@ -89,31 +89,31 @@ impl Store {
 }
 
 /// What a pump under test is made of.
-pub(crate) struct Setup {
-    pub(crate) settings: Resolved,
-    pub(crate) middleware: Vec<Arc<dyn Middleware>>,
-    pub(crate) consumer: Option<Arc<dyn Consumer>>,
+pub struct Setup {
+    pub settings: Resolved,
+    pub middleware: Vec<Arc<dyn Middleware>>,
+    pub consumer: Option<Arc<dyn Consumer>>,
 }
 
 impl Setup {
-    pub(crate) fn new(calls: usize, ahead: usize) -> Setup {
+    pub fn new(calls: usize, ahead: usize) -> Setup {
         let mut settings = Resolved::of::<settings::Default>(false);
         settings.max_concurrent_calls = calls;
         settings.prefetch_count = ahead;
         Setup { settings, middleware: Vec::new(), consumer: None }
     }
 
-    pub(crate) fn lease(mut self, lease: Duration) -> Setup {
+    pub fn lease(mut self, lease: Duration) -> Setup {
         self.settings.lease = lease;
         self
     }
 
-    pub(crate) fn consumer(mut self, consumer: Arc<dyn Consumer>) -> Setup {
+    pub fn consumer(mut self, consumer: Arc<dyn Consumer>) -> Setup {
         self.consumer = Some(consumer);
         self
     }
 
-    pub(crate) async fn start<F, Fut>(self, store: &Store, handler: F) -> Running
+    pub async fn start<F, Fut>(self, store: &Store, handler: F) -> Running
     where
         F: Fn(Delivery) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Verdict> + Send + 'static,
@@ -145,33 +145,33 @@ impl Setup {
 }
 
 /// A pump that runs.
-pub(crate) struct Running {
-    pub(crate) pump: Pump,
-    pub(crate) signals: Signals,
+pub struct Running {
+    pub pump: Pump,
+    pub signals: Signals,
 }
 
 impl Running {
-    pub(crate) async fn stop(mut self) -> bus::pump::PumpEnd {
+    pub async fn stop(mut self) -> bus::pump::PumpEnd {
         self.signals.stop.cancel();
         self.pump.join().await
     }
 }
 
 /// A handler's failure.
-pub(crate) fn failure() -> Verdict {
+pub fn failure() -> Verdict {
     Verdict::Retry { after: None, error: Error::new(ErrorKind::Handler, "it does not work") }
 }
 
 /// A consumer whose calls fail as often as its counters say.
-pub(crate) struct Faulty {
-    pub(crate) inner: Arc<dyn Consumer>,
-    pub(crate) receives: AtomicUsize,
-    pub(crate) settles: AtomicUsize,
-    pub(crate) extends: AtomicUsize,
+pub struct Faulty {
+    pub inner: Arc<dyn Consumer>,
+    pub receives: AtomicUsize,
+    pub settles: AtomicUsize,
+    pub extends: AtomicUsize,
 }
 
 impl Faulty {
-    pub(crate) fn new(inner: Arc<dyn Consumer>) -> Faulty {
+    pub fn new(inner: Arc<dyn Consumer>) -> Faulty {
         Faulty {
             inner,
             receives: AtomicUsize::new(0),
