@@ -4,6 +4,8 @@
 //!
 //! * [`history`]: what each process did, line by line; [`checker`]: judges it, and knows nothing of `bus`.
 //! * [`work`]: what the messages ask for; [`register`]: the effect of a run, guarded by the fence.
+//! * [`host`]: a process that competes for the singleton, with its [`lab`], and the [`layer`] that listens to the
+//!   bus; [`produce`]: the process that sends.
 //! * [`driver`]: starts the processes, lets the faults strike, and reads the [`store`] at the end;
 //!   [`freeze`]: the fail point through which a process is frozen inside a commit.
 //! * [`args`] and [`place`]: the command line, and the files of one experiment.
@@ -15,9 +17,11 @@ pub mod checker;
 pub mod driver;
 pub mod freeze;
 pub mod history;
+pub mod host;
 pub mod lab;
 pub mod layer;
 pub mod place;
+pub mod produce;
 pub mod register;
 pub mod store;
 pub mod work;

@@ -2,9 +2,11 @@
 
 #[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<std::process::ExitCode> {
+    use std::process::ExitCode;
+
     use clap::Parser;
     use failover::args::{Cli, Role};
-    use failover::{checker, driver};
+    use failover::{checker, driver, host, produce};
 
     let cli = Cli::parse();
     let report = match cli.role {
@@ -14,7 +16,8 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
                 options.history.as_ref().ok_or_else(|| anyhow::anyhow!("--history is missing"))?;
             checker::check_directory(directory, &options.plan())?
         }
-        Some(Role::Host(_) | Role::Produce(_)) => anyhow::bail!("not yet"),
+        Some(Role::Host(part)) => return host::host(&part).map(|()| ExitCode::SUCCESS),
+        Some(Role::Produce(part)) => return produce::produce(&part).map(|()| ExitCode::SUCCESS),
     };
     driver::print(&report);
     Ok(report.exit_code().into())
