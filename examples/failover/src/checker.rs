@@ -7,6 +7,7 @@
 //! | nothing dead, nothing left | the dead letters or the queue are not empty at the end |
 //! | nothing stale | the register accepted a fence below one that it had accepted before |
 //! | the register remembers | an accepted effect is not its entry, nor replaced by a later one |
+//! | a run needs the lock | a run begins in a process that has not acquired the lock under that fence before |
 //! | fences rise | `lock.acquired`, in the order of time, does not come with a higher fence each time |
 //! | quick take-over | the next run begins later than one second after the last run of a process that was told to stop, or later than the lease and two seconds after a kill |
 //! | the faults happened | fewer signals than planned, freezes shorter than the lease, kills (above a fifth) or freezes outside of a run, no late write that had to be refused |
@@ -211,7 +212,15 @@ fn check_register(events: &[Event], report: &mut Report) {
 
 fn check_fences(events: &[Event], report: &mut Report) {
     let mut last = None;
-    for event in events.iter().filter(|event| event.e == Kind::LockAcquired) {
+    let mut acquired = HashSet::new();
+    for event in events.iter().filter(|event| matches!(event.e, Kind::LockAcquired | Kind::RunStart)) {
+        if event.e == Kind::RunStart {
+            if !acquired.contains(&(event.p, event.fence)) {
+                report.complain(format!("no lock: a run without one: {event:?}"));
+            }
+            continue;
+        }
+        acquired.insert((event.p, event.fence));
         if event.fence <= last {
             report.complain(format!("fence: {:?} was acquired after {last:?}", event.fence));
         }

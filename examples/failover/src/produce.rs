@@ -13,6 +13,8 @@ use crate::work::{Task, mean_run_time};
 
 /// So many messages are sent at once at the beginning, so that the queue does not run dry in between.
 const HEAD_START: u64 = 100;
+/// How much slower than the runs on the average: the time that nobody works, after faults, makes up for it.
+const PACE: f64 = 1.1;
 /// How long to wait before a failed send is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -31,8 +33,8 @@ async fn send_all(part: &Part) -> Result<()> {
     let producer = bus::Host::builder().transport("default", &part.store).connect().await?;
     let began = Instant::now();
     for number in 1..=part.messages {
-        let paced = u32::try_from(number.saturating_sub(HEAD_START)).context("too many messages")?;
-        tokio::time::sleep((mean_run_time() * paced).saturating_sub(began.elapsed())).await;
+        let after = u32::try_from(number.saturating_sub(HEAD_START)).context("too many messages")?;
+        tokio::time::sleep((mean_run_time() * after).mul_f64(PACE).saturating_sub(began.elapsed())).await;
         let task = Task { number };
         let id = task.id(u64::try_from(since_epoch().as_millis())?);
         send(producer.bus(), task, MessageId::from(id)).await;

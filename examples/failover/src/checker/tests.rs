@@ -239,7 +239,7 @@ fn ten_kills(in_run: u32) -> Vec<Event> {
 #[test]
 fn two_runs_in_two_processes() {
     let report = judge(with(run(10_015, 10_030, B, "x", 9)));
-    complains(&report, &["overlap", "stale", "forgotten"]);
+    complains(&report, &["overlap", "stale", "forgotten", "no lock"]);
     assert_eq!(report.overlaps, 1);
 }
 
@@ -276,7 +276,7 @@ fn a_frozen_run_that_goes_on_for_longer_than_a_second_after_its_thaw() {
 fn a_run_that_overlaps_before_the_freeze() {
     let mut events = good();
     events.extend([start(5_035, C, "d", 3), end(5_039, C, "d", 3)]);
-    complains(&judge(events), &["overlap"]);
+    complains(&judge(events), &["overlap", "no lock"]);
 }
 
 #[test]
@@ -407,6 +407,12 @@ fn a_fence_that_falls() {
 #[test]
 fn a_fence_that_comes_twice() {
     complains(&judge(with([acquired(13_200, A, 4)])), &["fence"]);
+}
+
+#[test]
+fn a_run_without_a_lock() {
+    complains(&judge(instead(|event| *event == acquired(13_100, B, 4), [])), &["no lock"]);
+    complains(&judge(with([start(14_000, A, "d", 4), end(14_001, A, "d", 4)])), &["no lock"]);
 }
 
 // Take-overs.
