@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod clock;
 pub mod contract;
 pub mod error;
@@ -13,5 +15,7 @@ pub mod reconnect;
 pub mod scope;
 pub mod settings;
 
+#[cfg(feature = "cli")]
+pub use cli::cli;
 pub use error::{Error, ErrorKind, Result};
 pub use message::{Command, Endpoint, Envelope, Event, Headers, Message, MessageId};

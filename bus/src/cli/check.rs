@@ -1,0 +1,1 @@
+//! `check`: the wiring of this program.
