@@ -1,15 +1,13 @@
 //! How durations are written: a whole number and one unit, `"500ms"`, `"30s"`, `"1m"`, `"2h"`, `"3d"`.
 //!
-//! The attributes read the same grammar at compile time; what is accepted in one place is accepted in the other.
+//! What reads them is [`settings::duration`](crate::settings::duration), for the attributes as well.
 
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::settings::duration;
 
-/// A century: what is longer is a slip, and would overflow once it is added to a time of day.
-const LONGEST: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
-
-/// The units, longer names first, so that `ms` is not taken for `s`.
+/// The units, shortest first.
 const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Reads a duration such as `"30s"`. Zero is a duration; whether it makes sense is for the caller to say.
@@ -25,30 +23,9 @@ const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3
 /// # Errors
 /// [`ErrorKind::InvalidInput`] if it is not a whole number followed by ms, s, m, h or d, or longer than a century.
 pub fn parse_duration(text: &str) -> Result<Duration> {
-    let bad = |why: &str| {
-        Error::new(
-            ErrorKind::InvalidInput,
-            format!(
-                "{text:?} is no duration: {why}; write a whole number and a unit, such as \"500ms\", \"30s\", \"1m\", \
-                 \"2h\" or \"3d\""
-            ),
-        )
-    };
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    if number.is_empty() {
-        return Err(bad("it does not begin with a digit"));
-    }
-    let Some((_, factor)) = UNITS.into_iter().find(|(name, _)| *name == unit) else {
-        return Err(bad(if unit.is_empty() { "the unit is missing" } else { "it has no such unit" }));
-    };
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(factor))
-        .map(Duration::from_millis)
-        .filter(|duration| *duration <= LONGEST)
-        .ok_or_else(|| bad("it is longer than a century"))
+    duration::read(text).map_err(|why| {
+        Error::new(ErrorKind::InvalidInput, format!("{text:?} is no duration: {why}{}", duration::RULE))
+    })
 }
 
 /// Writes a duration the way [`parse_duration`] reads it, in the largest unit that divides it.
