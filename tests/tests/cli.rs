@@ -2,6 +2,8 @@
 
 #[path = "cli/blind.rs"]
 mod blind;
+#[path = "cli/mounted.rs"]
+mod mounted;
 #[path = "cli/store.rs"]
 mod store;
 
@@ -14,6 +16,15 @@ use bus::contract::{Ended, LockId, Owner};
 use serde_json::Value;
 
 use store::TestStore;
+
+#[derive(serde::Serialize, serde::Deserialize, bus::Command)]
+#[command(queue = "imports")]
+struct Import;
+
+#[bus::processor(singleton)]
+async fn import(_import: Import) -> bus::Result<()> {
+    Ok(())
+}
 
 /// What the tool has written, and whether it failed.
 struct Answer {
@@ -396,6 +407,51 @@ async fn a_configuration_that_cannot_be_read_is_named() {
     for command in ["depths", "locks"] {
         bus(&[&[command, "--config", path(&file)][..], &store].concat()).await.succeeded();
     }
+}
+
+#[tokio::test]
+async fn check_shows_the_processors_or_all_that_is_wrong() {
+    let store = ["--store", "memory://cli-check"];
+    let check = ["check", "--locks", "default"];
+    let text = bus(&[&check[..], &store].concat()).await.succeeded();
+    let line = text.lines().nth(1).unwrap_or_default();
+    for part in ["import ", "default", "imports", "singleton", "cli", "tests/cli.rs:"] {
+        assert!(line.contains(part), "{part}: {text}");
+    }
+    assert!(text.ends_with("the wiring fits together\n"), "{text}");
+    let objects = bus(&[&check[..], &store, &["--json"]].concat()).await.objects();
+    assert_eq!((&objects[0]["processor"], &objects[0]["singleton"]), (&"import".into(), &true.into()));
+
+    let file = config("[processors.import]\nlease = \"10s\"");
+    let args = [&["check", "--config", path(&file)][..], &store].concat();
+    let (text, kind, report) = bus(&args).await.failed();
+    assert_eq!((text.as_str(), kind), ("", ErrorKind::Wiring));
+    assert!(report.contains("\"imports\"") && report.contains("locks"), "both mistakes: {report}");
+}
+
+#[tokio::test]
+async fn a_store_in_a_file_is_looked_into_like_any_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = TestStore::at(&format!("sqlite://{}/bus.db", directory.path().display())).await;
+    let taken =
+        store.locks.try_lock(&LockId::from("queue/held"), Duration::from_secs(60), Owner::fresh()).await;
+    assert!(taken.unwrap().is_some());
+    let id = store.dead("imports", b"{}", "failed too often", Some("no such tenant")).await;
+    let place = ["--store", store.url(), "--locks", "default"];
+
+    let list = bus(&[&["dead", "list"][..], &place].concat()).await.succeeded();
+    assert!(list.contains(&id) && list.contains("no such tenant"), "{list}");
+    let show = bus(&[&["dead", "show", "imports", &id][..], &place].concat()).await.succeeded();
+    assert!(show.contains("JSON, 2 bytes"), "{show}");
+    let locks = bus(&[&["locks"][..], &place].concat()).await.succeeded();
+    assert!(locks.contains("queue/held") && locks.contains("running"), "{locks}");
+
+    let put_back = [&["dead", "put-back", "imports", &id][..], &place].concat();
+    assert!(bus(&put_back).await.succeeded().ends_with("1 put back, 0 not found\n"));
+    assert_eq!(bus(&put_back).await.failed().1, ErrorKind::NotFound);
+    assert_eq!(store.depth("imports").await, (1, 0));
+    let depths = bus(&[&["depths", "--json"][..], &place].concat()).await.objects();
+    assert_eq!((&depths[0]["ready"], &depths[0]["dead"]), (&1.into(), &0.into()));
 }
 
 #[tokio::test]

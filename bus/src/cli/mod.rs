@@ -1,5 +1,6 @@
 #![doc = include_str!("../../docs/cli.md")]
 
+mod check;
 mod dead;
 mod depths;
 mod locks;
@@ -58,6 +59,8 @@ enum Task {
     Depths(depths::Depths),
     /// Who holds which lock, for how long, and how the last term ended
     Locks(locks::Locks),
+    /// Whether this program's handlers, providers, transports and locks fit together
+    Check,
 }
 
 impl Command {
@@ -81,6 +84,7 @@ impl Command {
             Task::Dead(dead) => dead::run(dead, &self.options, &mut output).await,
             Task::Depths(depths) => depths::run(depths, &self.options, &mut output).await,
             Task::Locks(locks) => locks::run(locks, &self.options, &mut output).await,
+            Task::Check => check::run(&self.options, &mut output),
         };
         if output.reader_is_gone() { Ok(()) } else { done }
     }

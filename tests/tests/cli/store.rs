@@ -1,4 +1,4 @@
-//! A store in memory with dead letters in it.
+//! A store with dead letters in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use bus::message::Verdict;
 use bus::{Endpoint, Envelope, Error, ErrorKind};
 use tokio_util::sync::CancellationToken;
 
-/// A store of its own for each test.
+/// A store for one test.
 pub(crate) struct TestStore {
     url: String,
     transport: Arc<dyn Transport>,
@@ -19,12 +19,16 @@ pub(crate) struct TestStore {
 
 impl TestStore {
     pub(crate) async fn open(name: &str) -> Self {
-        let url = format!("memory://cli-{name}");
-        let scheme = Scheme::find("memory").unwrap();
-        let (parsed, options) = (StoreUrl::parse(&url).unwrap(), OpenOptions::default());
+        TestStore::at(&format!("memory://cli-{name}")).await
+    }
+
+    pub(crate) async fn at(url: &str) -> Self {
+        let (parsed, options) = (StoreUrl::parse(url).unwrap(), OpenOptions::default());
+        let scheme = Scheme::find(parsed.scheme()).unwrap();
         let transport = scheme.transport.unwrap()(&parsed, &options).await.unwrap();
         let locks = scheme.locks.unwrap()(&parsed, &options).await.unwrap();
-        TestStore { url, transport, locks }
+        locks.initialize().await.unwrap();
+        TestStore { url: url.to_owned(), transport, locks }
     }
 
     pub(crate) fn url(&self) -> &str {
