@@ -120,6 +120,8 @@ extern crate self as bus;
 #[doc(hidden)]
 pub mod __private;
 pub mod backend;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -138,6 +140,8 @@ pub mod sender;
 pub mod settings;
 pub mod singleton;
 
+#[cfg(feature = "cli")]
+pub use cli::cli;
 pub use error::{Error, ErrorKind, Result};
 pub use host::{Host, check, check_with, connect, run};
 pub use message::{Command, Endpoint, Envelope, Event, Headers, Message, MessageId};
