@@ -536,7 +536,7 @@ async fn the_term_ends_only_when_its_blocking_work_has() {
 
 /// Every worker thread of the host is blocked for leases on end: the lock is renewed all the same. S10.
 #[test]
-fn blocked_worker_threads_do_not_starve_the_renewal() {
+fn alone_the_keeper_renews_while_every_worker_thread_is_blocked() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     let lease = Duration::from_secs(1);
