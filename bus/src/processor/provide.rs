@@ -178,6 +178,8 @@ pub trait ProvidedResult: Send + 'static {
     fn provided(self) -> Result<Self::Value, Box<dyn StdError + Send + Sync>>;
 }
 
+// Not recommended: else the error would speak of the innermost bound on `E` instead of what to return.
+#[diagnostic::do_not_recommend]
 impl<T: Send + Sync + 'static, E: Into<Box<dyn StdError + Send + Sync>> + Send + 'static> ProvidedResult
     for Result<T, E>
 {

@@ -26,7 +26,7 @@ struct Own;
 
 impl<C> Extract<C> for Own {
     async fn extract(delivery: &Delivery) -> Result<Self> {
-        let _: Dep<Catalog> = Extract::<C>::extract(delivery).await?;
+        let _ = <Dep<Catalog> as Extract<C>>::extract(delivery).await?;
         Ok(Own)
     }
 
