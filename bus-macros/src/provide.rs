@@ -79,7 +79,7 @@ fn registration(provider: &Provider) -> TokenStream {
     );
     quote! {
         #(#cfgs)*
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
         const _: () = {
             fn __bus_register() -> #krate::__private::Entry {
                 #demands

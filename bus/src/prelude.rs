@@ -12,6 +12,7 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use crate::error::Result;
 pub use crate::message::{Command, Event, Headers, Message, MessageId};
-pub use crate::processor::placeholder::{Bus, Term};
 pub use crate::processor::{DeliveryCount, Dep, Scoped};
+pub use crate::sender::{Bus, Sent};
 pub use crate::settings::{AsSingleton, Settings};
+pub use crate::singleton::Term;

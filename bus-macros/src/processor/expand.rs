@@ -28,7 +28,7 @@ pub(super) fn registration(processor: &Processor) -> TokenStream {
     );
     quote! {
         #(#cfgs)*
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
         const _: () = {
             #subscription_check
             const __BUS_SOURCE: #krate::__private::Source<#message> = #source;

@@ -5,3 +5,5 @@
 
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::placeholder::{Bus, Term};
 use super::provide::ScopedProviders;
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Delivery, Headers, MessageId};
+use crate::sender::Bus;
+use crate::singleton::Term;
 
 /// An argument of a handler: it is made from the delivery, anew for each message.
 ///

@@ -2,11 +2,10 @@
 //!
 //! `#[processor]` writes what this module takes: the function, which message it takes from where, and how each of its
 //! arguments is made. From that comes a [`Handler`], which turns a [`Delivery`](crate::message::Delivery) into a
-//! [`Verdict`](crate::message::Verdict): decode, extract, call, map the result.
+//! [`Verdict`]: decode, extract, call, map the result.
 
 mod extract;
 pub(crate) mod handler;
-pub(crate) mod placeholder;
 pub(crate) mod provide;
 pub(crate) mod refuse;
 

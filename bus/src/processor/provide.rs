@@ -13,10 +13,10 @@ use futures_util::future::BoxFuture;
 use super::About;
 use super::extract::{Dep, Requirement, not_provided};
 use super::handler::Args;
-use super::placeholder::Bus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Delivery;
 use crate::scope::{HostScope, Values};
+use crate::sender::Bus;
 
 type Value = Arc<dyn Any + Send + Sync>;
 type HostBuild = dyn Fn(&Values) -> Result<BoxFuture<'static, Result<Value>>> + Send + Sync;

@@ -30,7 +30,7 @@ impl DeadLetters {
 
     pub(super) fn add(&mut self, message: Stored, reason: String, error: Option<Error>, since: Timestamp) {
         self.last += 1;
-        let error = error.map(|error| format!("{error:?}")).or(message.last_error);
+        let error = error.map(|error| error.with_causes()).or(message.last_error);
         let (envelope, delivery_count) = (message.envelope, message.delivery_count);
         self.letters.insert(self.last, Dead { envelope, reason, error, since, delivery_count });
     }

@@ -306,7 +306,7 @@ impl Stored {
     /// The attempt failed; made alone, it has shown that it was not what crashed.
     fn count_failure(&mut self, error: &Error, alone: bool) {
         self.failures = self.failures.saturating_add(1);
-        self.last_error = Some(format!("{error:?}"));
+        self.last_error = Some(error.with_causes());
         if alone {
             self.crashes = 0;
             self.crashed_alone = false;

@@ -1,0 +1,141 @@
+//! Storing messages.
+
+use std::sync::Arc;
+
+use super::error::error;
+use super::fence;
+use super::row::Columns;
+use super::transaction::{EndpointId, Tx};
+use super::work::Call;
+use super::writer::Writer;
+use crate::clock::Timestamp;
+use crate::contract::{BoxFuture, Delay, Due, Outgoing, Placed, Sender};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Why a message cannot be stored, decided before anything is written.
+pub(super) fn admit(tx: &Tx<'_>, message: &Outgoing, max_body: usize) -> rusqlite::Result<Result<()>> {
+    let size = message.envelope.body.len();
+    if size > max_body {
+        return Ok(Err(too_large(size, max_body)));
+    }
+    match &message.guard {
+        Some(guard) => fence::check_guard(tx, guard),
+        None => Ok(Ok(())),
+    }
+}
+
+fn too_large(size: usize, max_body: usize) -> Error {
+    error(ErrorKind::TooLarge, "the body is larger than this store takes")
+        .with("bytes", size)
+        .with("limit", max_body)
+}
+
+/// Stores a message that has been admitted: once in a queue, or in each of the topic's subscriptions.
+pub(super) fn store(tx: &mut Tx<'_>, message: &Outgoing) -> rusqlite::Result<Placed> {
+    let endpoints = tx.endpoints_of(&message.target)?;
+    let due = message.due.and_then(|due| later(due, tx.wall));
+    let mut place = String::new();
+    for endpoint in endpoints {
+        let id = endpoint.first() | tx.next_number()?;
+        insert(tx, endpoint, id, due, &Columns::of(&message.envelope))?;
+        tx.touch(endpoint);
+        if due.is_some() {
+            if !place.is_empty() {
+                place.push(',');
+            }
+            place.push_str(&id.to_string());
+        }
+    }
+    Ok(Placed::new(place))
+}
+
+/// When it becomes available, unless that is now.
+fn later(due: Due, now: Timestamp) -> Option<Timestamp> {
+    let due = match due {
+        Due::In(delay) => now + delay,
+        Due::At(moment) => moment,
+    };
+    (due > now).then_some(due)
+}
+
+fn insert(
+    tx: &mut Tx<'_>,
+    endpoint: EndpointId,
+    id: i64,
+    due: Option<Timestamp>,
+    c: &Columns<'_>,
+) -> rusqlite::Result<()> {
+    match due {
+        None => tx.insert()?.execute((id, c.id, c.message_type, &c.headers, c.sent_at, c.ttl, c.body)),
+        Some(due) => tx.execute(
+            include_str!("sql/delayed_insert.sql"),
+            (id, endpoint.0, due.as_micros(), c.id, c.message_type, &c.headers, c.sent_at, c.ttl, c.body),
+        ),
+    }
+    .map(drop)
+}
+
+/// Sends to the store.
+pub(super) struct SqliteSender {
+    pub(super) writer: Arc<Writer>,
+    pub(super) max_body: usize,
+}
+
+impl Sender for SqliteSender {
+    fn send(&self, batch: Vec<Outgoing>) -> BoxFuture<'_, Vec<Result<Placed>>> {
+        Box::pin(async move {
+            let count = batch.len();
+            match self.store(batch).await {
+                Ok(answers) => answers,
+                Err(e) => (0..count).map(|_| Err(e.clone())).collect(),
+            }
+        })
+    }
+}
+
+impl SqliteSender {
+    async fn store(&self, batch: Vec<Outgoing>) -> Result<Vec<Result<Placed>>> {
+        let bytes = batch.iter().map(|message| message.envelope.body.len()).sum();
+        let max_body = self.max_body;
+        let (work, answer) = Call::writing(move |tx| {
+            let store = |message| match admit(tx, message, max_body)? {
+                Ok(()) => store(tx, message).map(Ok),
+                Err(refusal) => Ok(Err(refusal)),
+            };
+            batch.iter().map(store).collect::<rusqlite::Result<Vec<_>>>()
+        });
+        self.writer.submit(work.weighing(bytes)).await?;
+        answer.await.unwrap_or_else(|_| Err(super::error::closed()))
+    }
+}
+
+/// Takes delayed messages back.
+pub(super) struct SqliteDelay(pub(super) Arc<Writer>);
+
+impl Delay for SqliteDelay {
+    fn cancel<'a>(&'a self, placed: &'a Placed) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let ids: Vec<i64> = match placed.as_str().split(',').map(str::parse).collect() {
+                Ok(ids) => ids,
+                // Nothing of ours, or a message that was available at once.
+                Err(_) => return Ok(false),
+            };
+            self.0.write(move |tx| cancel(tx, &ids)).await
+        })
+    }
+}
+
+/// Takes back all copies of a message, or none: some may have become available already.
+fn cancel(tx: &mut Tx<'_>, ids: &[i64]) -> rusqlite::Result<bool> {
+    let now = tx.wall.as_micros();
+    for id in ids {
+        let mut statement = tx.statement(include_str!("sql/delayed_cancellable.sql"))?;
+        if !statement.query_row((id, now), |row| row.get::<_, bool>(0))? {
+            return Ok(false);
+        }
+    }
+    for id in ids {
+        tx.execute(include_str!("sql/delayed_delete.sql"), [id])?;
+    }
+    Ok(!ids.is_empty())
+}

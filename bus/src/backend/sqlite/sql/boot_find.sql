@@ -1,0 +1,1 @@
+SELECT id FROM bus_boot WHERE name = ?1

@@ -1,0 +1,1 @@
+INSERT INTO bus_boot (name) VALUES (?1) ON CONFLICT DO NOTHING

@@ -1,0 +1,1 @@
+SELECT death FROM bus_dead WHERE endpoint = ?1 AND uuid = ?2 ORDER BY death

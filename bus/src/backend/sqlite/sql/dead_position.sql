@@ -1,0 +1,1 @@
+SELECT max(death) FROM bus_dead WHERE endpoint = ?1 AND uuid = ?2

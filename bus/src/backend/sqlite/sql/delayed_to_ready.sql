@@ -1,0 +1,4 @@
+INSERT INTO bus_message
+    (id, uuid, type, headers, sent_at, ttl, deliveries, failures, crashes, crashed_alone, error, body)
+SELECT id, uuid, type, headers, sent_at, ttl, deliveries, failures, crashes, crashed_alone, error, body
+FROM bus_delayed WHERE id = ?1

@@ -1,0 +1,1 @@
+SELECT name FROM bus_endpoint ORDER BY name

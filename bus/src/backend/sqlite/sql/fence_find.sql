@@ -1,0 +1,1 @@
+SELECT lock, fence, until, boot FROM bus_fence WHERE endpoint = ?1

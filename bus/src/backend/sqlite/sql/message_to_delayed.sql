@@ -1,0 +1,5 @@
+-- Lets a message wait for its retry.
+INSERT INTO bus_delayed
+    (id, endpoint, due, retry, uuid, type, headers, sent_at, ttl, deliveries, failures, crashes, crashed_alone, error, body)
+SELECT id, ?2, ?3, 1, uuid, type, headers, sent_at, ttl, ?4, ?5, ?6, ?7, ?8, body
+FROM bus_message WHERE id = ?1

@@ -1,0 +1,1 @@
+SELECT next FROM bus_sequence WHERE one = 1

@@ -1,0 +1,1 @@
+UPDATE bus_sequence SET next = ?1 WHERE one = 1
