@@ -154,7 +154,7 @@ pub(crate) fn extractors(krate: &syn::Path, types: &[Type], kind: &str) -> (Toke
         quote!((&#probe).link())
     });
     let statements = quote! {
-        #[allow(unused_imports)]
+        #[allow(unused_imports, reason = "a processor without further arguments needs neither")]
         use #krate::__private::{LinkToExtractor as _, LinkToNothing as _};
         #(#demands;)*
     };

@@ -379,3 +379,6 @@ fn no_processors(wiring: &Wiring<'_>, problems: &mut Vec<Problem>) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,6 +113,7 @@ async fn a_poison_does_not_keep_a_singletons_queue_for_ever() {
     }
     assert_eq!(deaths, 2, "once, and once alone");
     assert_eq!(store.dead("single").len(), 1);
-    let done = site.runs("single").iter().filter(|run| run.m == 1 && run.how.as_deref() == Some("end")).count();
+    let done =
+        site.runs("single").iter().filter(|run| run.m == 1 && run.how.as_deref() == Some("end")).count();
     assert_eq!(done, 1);
 }

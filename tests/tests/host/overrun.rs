@@ -17,7 +17,8 @@ const GRACE: u64 = 1;
 async fn told_to_end(site: &Site, task: Task) -> (f64, Option<String>) {
     let number = task.n;
     send_single(site, [task]).await;
-    let setup = || actor_with_lease(site, &["single"], 2).env("BUS_SHUTDOWN_GRACE_PERIOD", format!("{GRACE}s"));
+    let setup =
+        || actor_with_lease(site, &["single"], 2).env("BUS_SHUTDOWN_GRACE_PERIOD", format!("{GRACE}s"));
     let mut holder = setup().start();
     site.begun("single", number).await;
     let mut standby = setup().start();
@@ -54,7 +55,10 @@ async fn a_run_of_three_grace_periods_is_dropped_and_its_lock_released_as_cut() 
     assert!(took >= GRACE as f64, "it was given its grace period: {took} s");
     assert!(took < GRACE as f64 + 4.0, "and not much more: {took} s");
     // §5.10: a cut frees nothing early.
-    assert!(seconds(runs[0].to.unwrap_or_default(), runs[1].from) > 1.0, "the successor waited for the lease");
+    assert!(
+        seconds(runs[0].to.unwrap_or_default(), runs[1].from) > 1.0,
+        "the successor waited for the lease"
+    );
 }
 
 /// §5.4: a run that blocks its thread for three grace periods ends by itself within the last act; its work counts.
@@ -75,8 +79,7 @@ async fn a_run_that_blocks_for_three_grace_periods_is_waited_for() {
 async fn a_run_that_blocks_for_ever_ends_with_its_process_and_its_lock_is_left_to_expire() {
     let site = Site::new();
     let go = site.path("go");
-    let (took, ended) =
-        told_to_end(&site, Task::new(1).then(bus_tests::task::Step::BlockUntil(go))).await;
+    let (took, ended) = told_to_end(&site, Task::new(1).then(bus_tests::task::Step::BlockUntil(go))).await;
     assert!(took < GRACE as f64 + 10.0, "{took} s");
     assert_eq!(ended, None, "nobody released it");
     let runs = site.runs("single");

@@ -94,8 +94,7 @@ async fn a_dead_record_costs_nothing() {
 #[tokio::test]
 async fn survivors_do_not_pass_the_lock_around() {
     let site = Site::new();
-    let mut hosts: Vec<_> =
-        (0..4).map(|_| actor_with_lease(&site, &["single"], LEASE).start()).collect();
+    let mut hosts: Vec<_> = (0..4).map(|_| actor_with_lease(&site, &["single"], LEASE).start()).collect();
     for host in &hosts {
         host.started().await;
     }
