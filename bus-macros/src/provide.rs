@@ -77,17 +77,14 @@ fn registration(provider: &Provider) -> TokenStream {
         quote!(#krate::__private::Provider::#constructor),
         quote!(#about, #krate::__private::#provides::<#product>(), #args, #call),
     );
-    quote! {
-        #(#cfgs)*
-        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
-        const _: () = {
-            fn __bus_register() -> #krate::__private::Entry {
-                #demands
-                #krate::__private::Entry::Provider(#provider)
-            }
-            #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
-        };
-    }
+    let items = krate::quiet(&quote! {
+        fn __bus_register() -> #krate::__private::Entry {
+            #demands
+            #krate::__private::Entry::Provider(#provider)
+        }
+        #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
+    });
+    quote!(#(#cfgs)* #items)
 }
 
 /// The arguments, as statements that demand that each can be one, and as a chain.

@@ -6,6 +6,7 @@ use syn::Type;
 
 use super::Processor;
 use crate::function::{about, argument_names, chain, extractors};
+use crate::krate::quiet;
 use crate::spanned;
 use crate::value::{Checked, SETTINGS, ident};
 
@@ -26,21 +27,18 @@ pub(super) fn registration(processor: &Processor) -> TokenStream {
         quote!(#krate::__private::Processor::whose_future_is_send),
         quote!(#about, __BUS_SOURCE, #tuning, #args, #outcome, #call),
     );
-    quote! {
-        #(#cfgs)*
-        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
-        const _: () = {
-            #subscription_check
-            const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
-            const __BUS_TUNED: #krate::__private::Tuned = #tuned;
-            #settings_checks
-            fn __bus_register() -> #krate::__private::Entry {
-                #demands
-                #krate::__private::Entry::Processor(#processor)
-            }
-            #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
-        };
-    }
+    let items = quiet(&quote! {
+        #subscription_check
+        const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
+        const __BUS_TUNED: #krate::__private::Tuned = #tuned;
+        #settings_checks
+        fn __bus_register() -> #krate::__private::Entry {
+            #demands
+            #krate::__private::Entry::Processor(#processor)
+        }
+        #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
+    });
+    quote!(#(#cfgs)* #items)
 }
 
 /// Where the messages come from: this is what demands that the message is a command, or an event.

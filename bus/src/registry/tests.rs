@@ -136,7 +136,14 @@ fn the_same_module_in_the_library_and_in_the_binary_is_said_to_be_that() {
     again.module_path = "shop_cli::orders";
     assert_one(
         &problems(&[command!("rebuild", 1), again], &[]),
-        "src/orders.rs:1: `rebuild` is registered twice, as part of `shop::orders` and of `shop_cli::orders`",
+        "src/orders.rs:1: `rebuild` is registered twice, as part of `shop::orders` and of `shop_cli::orders`: both \
+         declare its module; declare it in one and write `use shop as _;` in the other",
+    );
+    let mut again = provider!("a", 2, A => A);
+    again.about.module_path = "shop_cli::orders";
+    assert_one(
+        &problems(&[command!("rebuild", 1)], &[provider!("a", 2, A => A), again]),
+        "src/orders.rs:2: `a` is registered twice, as part of `shop::orders` and of `shop_cli::orders`",
     );
 }
 

@@ -45,7 +45,7 @@ impl<C: HasTerm> Extract<C> for Alone {
 }
 
 #[processor(singleton)]
-#[expect(clippy::too_many_arguments)]
+#[expect(clippy::too_many_arguments, reason = "every one that there is")]
 async fn rebuild_cache(
     RebuildCache: RebuildCache,
     _catalog: Dep<Catalog>,
