@@ -33,15 +33,21 @@ fn main() {
     let wanted = |name: &str| {
         !args.iter().any(|arg| arg == "send" || arg == "drain") || args.iter().any(|arg| arg == name)
     };
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     if wanted("send") {
         compare("send, 256 callers", rounds, || bare_sends(&runtime, time), || our_sends(&runtime, time));
     }
     if wanted("drain") {
-        compare("claim and settle, batches of 100", rounds, || bare_drain(time), || {
-            our_drain(&runtime, time)
-        });
+        compare(
+            "claim and settle, batches of 100",
+            rounds,
+            || bare_drain(time),
+            || our_drain(&runtime, time),
+        );
     }
 }
 
@@ -93,7 +99,8 @@ type Job = (Vec<u8>, oneshot::Sender<i64>);
 fn bare_writer(mut connection: Connection, mut queue: mpsc::Receiver<Job>) {
     let mut answers = Vec::new();
     while let Some(first) = queue.blocking_recv() {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("a turn");
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("a turn");
         {
             let mut insert = transaction.prepare_cached("INSERT INTO m (body) VALUES (?1)").expect("SQL");
             let mut next = Some(first);
@@ -189,9 +196,11 @@ fn bare_drain(time: Duration) -> f64 {
     let mut claimed: Vec<i64> = Vec::new();
     let start = Instant::now();
     for token in 1_i64.. {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("a turn");
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("a turn");
         {
-            let mut settle = transaction.prepare_cached("DELETE FROM m WHERE id = ?1 AND token = ?2").expect("SQL");
+            let mut settle =
+                transaction.prepare_cached("DELETE FROM m WHERE id = ?1 AND token = ?2").expect("SQL");
             for id in claimed.drain(..) {
                 settled += settle.execute((id, token - 1)).expect("a row") as u64;
             }
