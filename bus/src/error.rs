@@ -164,6 +164,16 @@ impl Error {
         self
     }
 
+    /// The error and all that caused it, on one line: for a store that keeps it with a dead letter.
+    pub fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        for cause in std::iter::successors(self.source(), |e| (*e).source()) {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+        }
+        text
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind

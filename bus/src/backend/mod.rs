@@ -3,5 +3,7 @@
 //! Each imports what stands above it in the crate's table of modules and never a sibling, and registers its URL
 //! schemes by itself, so that there is no central list to be kept.
 
+#[cfg(feature = "memory")]
+pub mod memory;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

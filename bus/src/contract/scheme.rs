@@ -22,13 +22,14 @@ impl StoreUrl {
     /// # Errors
     /// [`ErrorKind::Config`] if there is no scheme, or a parameter has no value or stands twice.
     pub fn parse(text: &str) -> Result<Self> {
+        // What is no scheme is not shown either: connection strings hold their key before the first `://`.
+        let split = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme));
         let bad = |why: &str| {
-            let shown = text.split_once("://").map_or("it", |(scheme, _)| scheme);
+            let shown = split.map_or("it", |(scheme, _)| scheme);
             Error::new(ErrorKind::Config, format!("the store URL ({shown}…) cannot be read: {why}"))
         };
-        let (scheme, rest) = text
-            .split_once("://")
-            .ok_or_else(|| bad("write it like sqlite://bus.db or postgres://host/database"))?;
+        let (scheme, rest) =
+            split.ok_or_else(|| bad("write it like sqlite://bus.db or postgres://host/database"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut params = BTreeMap::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -73,6 +74,11 @@ impl StoreUrl {
             )),
         }
     }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
 /// Shows scheme, host and path; user, password and parameters' values are left out.
@@ -172,6 +178,13 @@ mod tests {
         let url = StoreUrl::parse("postgres://user:s3cret@host/db?sslkey=s3cret").unwrap();
         assert_eq!(format!("{url} {url:?}"), "postgres://…@host/db postgres://…@host/db");
         let error = StoreUrl::parse("postgres://user:s3cret@host/db?oops").unwrap_err();
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
+
+    #[test]
+    fn a_connection_string_is_no_url_and_is_not_shown() {
+        let text = "DefaultEndpointsProtocol=http;AccountKey=s3cret;BlobEndpoint=http://127.0.0.1/a";
+        let error = StoreUrl::parse(text).unwrap_err();
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
 

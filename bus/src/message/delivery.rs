@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Endpoint, Envelope};
+use crate::clock::BootInstant;
 use crate::error::Error;
 use crate::scope::Scope;
 
@@ -57,6 +58,9 @@ pub struct Delivery {
     pub endpoint: Arc<Endpoint>,
     /// The claim.
     pub receipt: Receipt,
+    /// An instant before the store was asked for the claim: the claim lasts at least one lease from here. `None` if
+    /// the backend cannot tell; then the time at which the answer came stands in.
+    pub claimed_at: Option<BootInstant>,
     /// How often it has been claimed, this time included; a claim that was released unused does not count.
     pub delivery_count: u32,
     /// How many attempts have failed (the handler returned an error, panicked or ran out of time).
@@ -76,6 +80,7 @@ impl Delivery {
             envelope,
             endpoint,
             receipt,
+            claimed_at: None,
             delivery_count: 1,
             failures: 0,
             crashes: 0,

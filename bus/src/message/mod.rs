@@ -4,6 +4,7 @@ mod delivery;
 mod envelope;
 mod headers;
 pub mod name;
+mod trace;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -13,6 +14,7 @@ pub use delivery::{Delivery, Receipt, Verdict};
 pub use envelope::{Envelope, MessageId};
 pub use headers::Headers;
 pub use name::{Endpoint, Name, Target};
+pub use trace::TraceParent;
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -33,6 +33,24 @@ pub const fn why_invalid(name: &str) -> Option<&'static str> {
     None
 }
 
+/// A name that was judged while compiling. Made only in constants, by what the macros write.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct ConstName(&'static str);
+
+impl ConstName {
+    /// Takes a name.
+    ///
+    /// # Panics
+    /// If it is not valid: in a constant that is a compile error.
+    pub const fn new(name: &'static str) -> Self {
+        match why_invalid(name) {
+            None => ConstName(name),
+            Some(why) => panic!("{}", why),
+        }
+    }
+}
+
 /// A valid name of a queue, topic or subscription. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
@@ -57,6 +75,12 @@ impl Name {
     /// The name itself.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<ConstName> for Name {
+    fn from(name: ConstName) -> Self {
+        Name(name.0.into())
     }
 }
 

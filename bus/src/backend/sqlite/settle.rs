@@ -82,7 +82,6 @@ pub(super) fn settle(
     if let Err(lost) = claims.check_term(tx)? {
         return Ok(settlements.iter().map(|_| Err(lost.clone())).collect());
     }
-    tx.settled_fenced |= claims.term.is_some();
     settlements.iter().map(|settlement| settle_one(tx, claims, settlement, max_body)).collect()
 }
 
@@ -154,7 +153,7 @@ fn retry(
     error: &Error,
 ) -> rusqlite::Result<bool> {
     let Some(counts) = Counts::take(tx, id, token)?.map(Counts::failed) else { return Ok(false) };
-    let error = format!("{error:?}");
+    let error = error.with_causes();
     tx.touch(endpoint);
     match after.filter(|after| !after.is_zero()) {
         None => put_counts(tx, id, &counts, Some(&error))?,
@@ -187,7 +186,7 @@ fn dead_letter(
     error: Option<&Error>,
 ) -> rusqlite::Result<bool> {
     let Some(counts) = Counts::take(tx, id, token)? else { return Ok(false) };
-    let error = error.map(|error| format!("{error:?}"));
+    let error = error.map(|error| error.with_causes());
     bury(tx, endpoint, id, counts.deliveries, reason, error.as_deref())?;
     Ok(true)
 }

@@ -4,8 +4,18 @@
 //! `None` means the default, which differs between plain processors and singletons, and lets the compiler see whether
 //! somebody *tuned* it.
 
+pub mod duration;
+mod retry;
+mod tuned;
+
 use std::marker::PhantomData;
 use std::time::Duration;
+
+pub use retry::Retry;
+pub use tuned::{
+    Setting, Tuned, why_invalid_calls, why_invalid_lease, why_invalid_limit, why_invalid_prefetch,
+    why_invalid_timeout,
+};
 
 /// Constants that tune a processor. Written by `#[derive(Settings)]` or by hand.
 ///
@@ -17,6 +27,27 @@ use std::time::Duration;
 /// | `DEAD_LETTER_DELIVERY_LIMIT` | 5 | the same |
 /// | `LEASE` | 30 s | the same, at most the lock's lease where the store cannot fence |
 /// | `RETRY` | exponential, 1 s to 5 min, with jitter | the same |
+///
+/// ```
+/// use bus::prelude::*;
+///
+/// #[derive(Settings)]
+/// #[settings(max_concurrent_calls = 100, message_lock_timeout = "2m", retry(fixed = "5s"))]
+/// struct Bulk;
+///
+/// // The same by hand, from a value that is computed:
+/// struct PerCore;
+/// impl bus::Settings for PerCore {
+///     const MAX_CONCURRENT_CALLS: Option<usize> = Some(4 * 8);
+/// }
+/// ```
+///
+/// `retry` is `retry(immediate)`, `retry(fixed = "5s")` or `retry(exponential(first = "1s", max = "5m"))`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a settings type",
+    label = "not a settings type",
+    note = "a settings type has `#[derive(Settings)] #[settings(…)]`; `settings = Default` leaves everything at its default"
+)]
 pub trait Settings: 'static {
     /// How many messages are processed at once, in each process. At least 1.
     const MAX_CONCURRENT_CALLS: Option<usize> = None;
@@ -54,47 +85,6 @@ impl<S: Settings> Settings for AsSingleton<S> {
     const RETRY: Option<Retry> = S::RETRY;
 }
 
-/// When a failed message is tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Retry {
-    /// At once.
-    Immediate,
-    /// After always the same time.
-    Fixed(Duration),
-    /// After a time that doubles with each failure.
-    Exponential {
-        /// After the first failure.
-        first: Duration,
-        /// The longest time between two attempts.
-        max: Duration,
-    },
-}
-
-impl Retry {
-    /// Exponential from 1 s to 5 min, the default.
-    pub const DEFAULT: Retry =
-        Retry::Exponential { first: Duration::from_secs(1), max: Duration::from_secs(300) };
-
-    /// How long to wait after the `failures`th failure (counted from 1).
-    ///
-    /// `jitter`, from 0 to 1, picks a point of the upper half of the time: many messages that failed together do not
-    /// come back together ("equal jitter", M. Brooker, "Exponential Backoff and Jitter", AWS 2015). A fixed time has
-    /// none, since somebody asked for just that time.
-    pub fn delay(self, failures: u32, jitter: f64) -> Duration {
-        match self {
-            Retry::Immediate => Duration::ZERO,
-            Retry::Fixed(time) => time,
-            Retry::Exponential { first, max } => {
-                let doublings = failures.saturating_sub(1).min(62);
-                let full =
-                    first.saturating_mul(1u32.checked_shl(doublings.min(31)).unwrap_or(u32::MAX)).min(max);
-                full / 2 + (full / 2).mul_f64(jitter.clamp(0.0, 1.0))
-            }
-        }
-    }
-}
-
 /// In which order a singleton's queue is worked through when a message has to wait for its retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
@@ -128,16 +118,7 @@ pub struct Resolved {
 impl Resolved {
     /// The constants of `S` with the defaults of a plain processor, or of a singleton, for what it leaves out.
     pub fn of<S: Settings>(singleton: bool) -> Self {
-        let (calls, prefetch) = if singleton { (1, 0) } else { (16, 64) };
-        Resolved {
-            max_concurrent_calls: S::MAX_CONCURRENT_CALLS.unwrap_or(calls),
-            prefetch_count: S::PREFETCH_COUNT.unwrap_or(prefetch),
-            message_lock_timeout: S::MESSAGE_LOCK_TIMEOUT.unwrap_or(Duration::from_secs(60)),
-            dead_letter_delivery_limit: S::DEAD_LETTER_DELIVERY_LIMIT.unwrap_or(5),
-            lease: S::LEASE.unwrap_or(Duration::from_secs(30)),
-            retry: S::RETRY.unwrap_or(Retry::DEFAULT),
-            order: Order::Relaxed,
-        }
+        Tuned::of::<S>().resolve(singleton)
     }
 }
 
@@ -146,19 +127,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retries_double_with_jitter_up_to_their_longest() {
-        let retry = Retry::DEFAULT;
-        assert_eq!(retry.delay(1, 1.0), Duration::from_secs(1));
-        assert_eq!(retry.delay(1, 0.0), Duration::from_millis(500));
-        assert_eq!(retry.delay(4, 1.0), Duration::from_secs(8));
-        assert_eq!(retry.delay(40, 1.0), Duration::from_secs(300));
-        assert_eq!(retry.delay(u32::MAX, 0.0), Duration::from_secs(150));
-        assert_eq!(Retry::Fixed(Duration::from_secs(3)).delay(9, 0.3), Duration::from_secs(3));
-    }
-
-    #[test]
     fn a_singleton_without_settings_takes_one_message_at_a_time_and_none_ahead() {
         let singleton = Resolved::of::<super::Default>(true);
         assert_eq!((singleton.max_concurrent_calls, singleton.prefetch_count), (1, 0));
+    }
+
+    struct Bulk;
+    impl Settings for Bulk {
+        const MAX_CONCURRENT_CALLS: Option<usize> = Some(100);
+        const LEASE: Option<Duration> = Some(Duration::from_secs(7));
+    }
+
+    #[test]
+    fn only_what_a_singleton_cannot_have_is_left_out_for_it() {
+        let tuned = Tuned::of::<Bulk>();
+        assert!(tuned.why_no_singleton(Setting::MaxConcurrentCalls).is_some());
+        let singleton = Tuned::of::<AsSingleton<Bulk>>();
+        assert!(singleton.why_no_singleton(Setting::MaxConcurrentCalls).is_none());
+        assert_eq!(singleton.resolve(true).lease, Duration::from_secs(7));
     }
 }

@@ -1,0 +1,154 @@
+//! The functions that our attributes stand on.
+
+use darling::Error;
+use darling::error::Accumulator;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::visit::Visit;
+use syn::{Attribute, FnArg, Ident, ItemFn, ReturnType, Type};
+
+use crate::value::ident;
+
+/// A free function whose arguments have types that can be named.
+pub(crate) struct Function {
+    pub(crate) name: Ident,
+    pub(crate) is_async: bool,
+    pub(crate) arguments: Vec<Type>,
+    pub(crate) returns: Returns,
+    /// Its `#[cfg(…)]`: where it is not compiled, neither is what we write about it.
+    pub(crate) cfgs: Vec<Attribute>,
+}
+
+/// What a function returns.
+pub(crate) enum Returns {
+    Nothing,
+    Type(Box<Type>),
+}
+
+impl Function {
+    /// Reads the item; `attribute` (`#[processor]`) and `noun` (`a processor`) are for the errors.
+    pub(crate) fn read(item: TokenStream, attribute: &str, noun: &str) -> Result<Self, Error> {
+        let function: ItemFn = syn::parse2(item.clone()).map_err(|_| {
+            Error::custom(format!("{attribute} stands on a free function, and this is none"))
+                .with_span(&first(&item))
+        })?;
+        let mut errors = Error::accumulator();
+        refuse_modifiers(&function, noun, &mut errors);
+        let arguments = arguments(&function, noun, &mut errors);
+        errors.finish()?;
+        Ok(Function {
+            name: function.sig.ident,
+            is_async: function.sig.asyncness.is_some(),
+            arguments,
+            returns: match function.sig.output {
+                ReturnType::Default => Returns::Nothing,
+                ReturnType::Type(_, ty) => Returns::Type(ty),
+            },
+            cfgs: function.attrs.into_iter().filter(|a| a.path().is_ident("cfg")).collect(),
+        })
+    }
+
+    /// The return type, to be given to a generic function; `_` where it has no name.
+    pub(crate) fn returned(&self) -> TokenStream {
+        match &self.returns {
+            Returns::Nothing => crate::spanned::at(&self.name, quote!(())),
+            Returns::Type(ty) if has_impl_trait(ty) => quote!(_),
+            Returns::Type(ty) => ty.to_token_stream(),
+        }
+    }
+}
+
+fn first(item: &TokenStream) -> TokenStream {
+    item.clone().into_iter().take(1).collect()
+}
+
+fn refuse_modifiers(function: &ItemFn, noun: &str, errors: &mut Accumulator) {
+    let sig = &function.sig;
+    if !sig.generics.params.is_empty() || sig.generics.where_clause.is_some() {
+        let at: TokenStream = match sig.generics.params.is_empty() {
+            true => sig.generics.where_clause.to_token_stream(),
+            false => sig.generics.params.to_token_stream(),
+        };
+        errors.push(
+            Error::custom(format!(
+                "{noun} cannot be generic: nobody names its types when it is called; write them out"
+            ))
+            .with_span(&at),
+        );
+    }
+    if let Some(abi) = &sig.abi {
+        errors.push(
+            Error::custom(format!("{noun} is an ordinary Rust function: leave `extern` out")).with_span(abi),
+        );
+    }
+    if matches!(&sig.inputs.first(), Some(FnArg::Receiver(_))) {
+        errors.push(
+            Error::custom(format!(
+                "{noun} is a free function: move it out of the `impl` and take what it needs as `Dep<T>`"
+            ))
+            .with_span(&sig.inputs[0]),
+        );
+    }
+}
+
+fn arguments(function: &ItemFn, noun: &str, errors: &mut Accumulator) -> Vec<Type> {
+    let mut types = Vec::new();
+    for input in &function.sig.inputs {
+        let FnArg::Typed(argument) = input else { continue };
+        if has_impl_trait(&argument.ty) {
+            errors.push(
+                Error::custom(format!(
+                    "{noun} cannot be generic: write the argument's type instead of `impl …`"
+                ))
+                .with_span(&argument.ty),
+            );
+        }
+        types.push((*argument.ty).clone());
+    }
+    types
+}
+
+fn has_impl_trait(ty: &Type) -> bool {
+    struct Finder(bool);
+    impl<'ast> Visit<'ast> for Finder {
+        fn visit_type_impl_trait(&mut self, _: &'ast syn::TypeImplTrait) {
+            self.0 = true;
+        }
+    }
+    let mut finder = Finder(false);
+    finder.visit_type(ty);
+    finder.0
+}
+
+/// `(A, (B, ()))`, from the expressions or patterns for A and B.
+pub(crate) fn chain(links: impl DoubleEndedIterator<Item = TokenStream>) -> TokenStream {
+    links.rfold(quote!(()), |rest, link| quote!((#link, #rest)))
+}
+
+/// Names for `count` arguments.
+pub(crate) fn argument_names(count: usize) -> Vec<Ident> {
+    (0..count).map(|i| ident(&format!("__bus_{i}"))).collect()
+}
+
+/// Where the function stands, as an expression.
+pub(crate) fn about(krate: &syn::Path, name: &Ident) -> TokenStream {
+    let text = name.to_string();
+    let text = text.trim_start_matches("r#");
+    quote!(#krate::__private::About::new(
+        #text,
+        #krate::__private::module_path!(),
+        #krate::__private::file!(),
+        #krate::__private::line!(),
+    ))
+}
+
+/// The user's item with its errors and nothing else.
+pub(crate) fn with_errors(item: TokenStream, errors: Error) -> TokenStream {
+    let errors = errors.write_errors();
+    quote!(#item #errors)
+}
+
+/// Where to point for what a function as a whole lacks: its name.
+pub(crate) fn at_name(message: String, function: &Function) -> Error {
+    Error::custom(message).with_span(&function.name.span())
+}

@@ -1,0 +1,121 @@
+//! `#[provide]` and `#[provide(scoped)]`.
+
+use darling::util::Flag;
+use darling::{Error, FromMeta};
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{Path, Type};
+
+use crate::function::{Function, Returns, about, argument_names, at_name, chain, with_errors};
+use crate::value::ident;
+use crate::{attribute, krate, spanned};
+
+#[derive(FromMeta)]
+struct Keys {
+    scoped: Flag,
+    #[darling(rename = "crate")]
+    krate: Option<Path>,
+}
+
+/// A provider as the macro alone can judge it.
+struct Provider {
+    krate: Path,
+    scoped: bool,
+    function: Function,
+    product: Type,
+}
+
+pub(crate) fn attribute(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    match read(attribute, item.clone()) {
+        Ok(provider) => {
+            let registration = registration(&provider);
+            quote!(#item #registration)
+        }
+        Err(errors) => with_errors(item, errors),
+    }
+}
+
+fn read(attribute: TokenStream, item: TokenStream) -> Result<Provider, Error> {
+    let mut errors = Error::accumulator();
+    let keys = errors.handle_in(|| Keys::from_list(&attribute::items(attribute)?));
+    let function = errors.handle_in(|| function(item));
+    let (Some(keys), Some((function, product))) = errors.finish_with((keys, function))? else {
+        return Err(Error::custom("`bus-macros` lost an error; please report it"));
+    };
+    Ok(Provider {
+        krate: krate::path(keys.krate.as_ref()),
+        scoped: keys.scoped.is_present(),
+        function,
+        product,
+    })
+}
+
+fn function(item: TokenStream) -> Result<(Function, Type), Error> {
+    let function = Function::read(item, "`#[provide]`", "a provider")?;
+    match &function.returns {
+        Returns::Type(ty) => {
+            let product = (**ty).clone();
+            Ok((function, product))
+        }
+        Returns::Nothing => Err(at_name(
+            format!("a provider returns what it provides: write `fn {}(…) -> MyValue`", function.name),
+            &function,
+        )),
+    }
+}
+
+fn registration(provider: &Provider) -> TokenStream {
+    let Provider { krate, scoped, function, product } = provider;
+    let (about, cfgs) = (about(krate, &function.name), &function.cfgs);
+    let constructor =
+        ident(if *scoped { "for_message_whose_future_is_send" } else { "for_host_whose_future_is_send" });
+    let provides = ident(if is_result(product) { "provides_result" } else { "provides" });
+    let args = chain(function.arguments.iter().map(|ty| argument(provider, ty)));
+    let call = call(provider);
+    quote! {
+        #(#cfgs)*
+        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
+        const _: () = {
+            fn __bus_register() -> #krate::__private::Entry {
+                #krate::__private::Entry::Provider(#krate::__private::Provider::#constructor(
+                    #about, #krate::__private::#provides::<#product>(), #args, #call
+                ))
+            }
+            #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
+        };
+    }
+}
+
+/// The demand that an argument is one that this kind of provider can take.
+fn argument(provider: &Provider, ty: &Type) -> TokenStream {
+    let krate = &provider.krate;
+    match provider.scoped {
+        true => {
+            quote!(#krate::__private::arg::<<#ty as #krate::__private::Linked<#krate::__private::Plain>>::Link>())
+        }
+        false => quote!(#krate::__private::host_arg::<#ty>()),
+    }
+}
+
+/// The call. It points at the function's name, where an error about its future belongs.
+fn call(provider: &Provider) -> TokenStream {
+    let Provider { krate, function, .. } = provider;
+    let name = &function.name;
+    let arguments = argument_names(function.arguments.len());
+    let pattern = chain(arguments.iter().map(ToTokens::to_token_stream));
+    let call = match function.is_async {
+        true => quote!(#name(#(#arguments),*)),
+        false => quote!(#krate::__private::ready(#name(#(#arguments),*))),
+    };
+    spanned::at(name, quote!(|#pattern| #call))
+}
+
+/// Whether the type is a `Result`, by its name: `Result<T>`, `anyhow::Result<T>`, `io::Result<T>`, `MyResult`.
+fn is_result(ty: &Type) -> bool {
+    match ty {
+        Type::Path(path) => {
+            path.path.segments.last().is_some_and(|s| s.ident.to_string().ends_with("Result"))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,111 @@
+//! How a singleton's term becomes a pump: one consumer and one pump for each term, ended when the term does.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::config::OnOverrun;
+use super::start::{self, Common};
+use super::wiring::{Planned, PlannedLock};
+use crate::contract::{ConsumerSpec, LockManager};
+use crate::error::Result;
+use crate::message::Endpoint;
+use crate::pump::{PumpEnd, Signals};
+use crate::singleton::{self, HandOver, Keeper, Lock, Stop, Term, candidate};
+
+/// A singleton that is ready to compete for its lock.
+pub(super) struct Candidate {
+    common: Arc<Common>,
+    planned: Planned,
+    endpoint: Arc<Endpoint>,
+    lock: Lock,
+    lock_lease: std::time::Duration,
+}
+
+impl Candidate {
+    pub(super) fn new(
+        common: &Arc<Common>,
+        planned: Planned,
+        planned_lock: &PlannedLock,
+        locks: &Arc<dyn LockManager>,
+        on_overrun: OnOverrun,
+    ) -> Result<Self> {
+        let endpoint = Arc::new(planned.processor.endpoint.clone());
+        let lock_lease = planned_lock.timing.lock_lease();
+        let mut lock = Lock::new(Arc::clone(locks), planned_lock.id.clone(), planned_lock.timing)?
+            .named(planned.processor.name)
+            .on_overrun(match on_overrun {
+                OnOverrun::Log => singleton::OnOverrun::Log,
+                OnOverrun::Exit => singleton::OnOverrun::Exit,
+            });
+        if let Some(fencing) = start::transport_of(&common.transports, &planned)?.capabilities().fencing {
+            lock = lock.fenced(fencing, Arc::clone(&endpoint));
+        }
+        Ok(Candidate { common: Arc::clone(common), planned, endpoint, lock, lock_lease })
+    }
+
+    /// Competes for the lock, and pumps for as long as it is held, until the host stops. Answers how the last run ended.
+    pub(super) async fn run(self, keeper: Arc<Keeper>) -> PumpEnd {
+        // What is left when the grace period is over is cut by the host's own signal, which the pump answers when it
+        // has joined its workers. Dropping the run instead would not join them.
+        let stop = Stop { drain: self.common.signals.stop.clone(), ..Stop::default() };
+        let last = Arc::new(Mutex::new(PumpEnd::Clean));
+        let (lock, this) = (self.lock.clone(), Arc::new(self));
+        let noted = Arc::clone(&last);
+        candidate(&keeper, lock, stop, move |term| Arc::clone(&this).term(term, Arc::clone(&noted))).await;
+        last.lock().clone()
+    }
+
+    /// One term: notes how it ended, and says how to hand over.
+    async fn term(self: Arc<Self>, term: Term, last: Arc<Mutex<PumpEnd>>) -> HandOver {
+        let end = match self.pump(&term).await {
+            Ok(end) => end,
+            Err(error) => return HandOver::FailedToStart(error),
+        };
+        *last.lock() = end.clone();
+        match end {
+            PumpEnd::Clean => HandOver::Clean,
+            PumpEnd::Cut(messages) => {
+                HandOver::Cut { reason: format!("{} runs were cut off", messages.len()) }
+            }
+        }
+    }
+
+    /// Opens the term's consumer and pumps until the term or the host ends it.
+    async fn pump(&self, term: &Term) -> Result<PumpEnd> {
+        let mut spec = ConsumerSpec::new(Arc::clone(&self.endpoint), self.planned.settings.lease);
+        if self.lock.is_fenced() {
+            spec = spec.fenced(term.fence(), self.lock_lease);
+        } else {
+            // Where the store cannot fence, a claim must not outlive the lock: its successor would not get it.
+            spec.lease = spec.lease.min(self.lock_lease);
+        }
+        let consumer = start::open(&self.common, &self.planned, spec).await?;
+        let signals = Signals::default();
+        let mut pump =
+            self.common.pump(&self.planned, &self.endpoint, consumer, signals.clone(), Some(term.clone()));
+        tokio::select! {
+            biased;
+            end = pump.join() => Ok(end),
+            never = pass_on(&self.common.signals, term, &signals) => Ok(never),
+        }
+    }
+}
+
+/// Passes on to a pump what the host and the term say; never ends by itself.
+async fn pass_on(host: &Signals, term: &Term, pump: &Signals) -> PumpEnd {
+    let (draining, lost, cut) = (term.draining(), term.lost(), term.cut());
+    loop {
+        tokio::select! {
+            () = draining.cancelled(), if !pump.stop.is_cancelled() => pump.stop.cancel(),
+            () = lost.cancelled(), if !pump.cancel.is_cancelled() => {
+                pump.stop.cancel();
+                pump.cancel.cancel();
+            }
+            () = host.cancel.cancelled(), if !pump.cancel.is_cancelled() => pump.cancel.cancel(),
+            () = cut.cancelled(), if !pump.cut.is_cancelled() => pump.cut.cancel(),
+            () = host.cut.cancelled(), if !pump.cut.is_cancelled() => pump.cut.cancel(),
+            else => std::future::pending::<()>().await,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The host: finds what the binary has, connects it, runs it, and brings it to an end.
+//!
+//! [`run`] is all that most programs need. [`Host::builder`] puts a host together in code, [`Host::start`] runs one
+//! inside another program, [`check`] checks the wiring in a unit test, [`connect`] only sends.
+//!
+//! * [`config`]: what can be configured, and how it is read.
+//! * `builder`: the same in code.
+//! * `wiring`: whether it all fits together, before anything is connected.
+//! * `start`: connects, and starts a pump or a candidate for each processor.
+//! * `candidate`: how a singleton's term becomes a pump.
+//! * `shutdown`: how it ends, step by step.
+//! * `report`: what start-up says.
+
+mod builder;
+mod candidate;
+pub mod config;
+mod report;
+mod shutdown;
+mod start;
+mod wiring;
+
+use std::fmt;
+
+pub use builder::HostBuilder;
+pub use start::{HostHandle, Producer};
+
+use crate::error::Result;
+use config::Config;
+
+/// Runs all processors of this binary until SIGTERM or Ctrl-C, then drains and returns.
+///
+/// Configured by `bus.toml` and `BUS_…` variables, see [`config`].
+///
+/// ```no_run
+/// #[tokio::main]
+/// async fn main() -> bus::Result<()> {
+///     bus::run().await
+/// }
+/// ```
+///
+/// # Errors
+/// Everything that is wrong with the wiring, at once, before anything is consumed; what a store answers at start.
+pub async fn run() -> Result<()> {
+    Host::from_env()?.run().await
+}
+
+/// Checks the wiring of this binary as [`run`] would, without connecting to anything: for a unit test.
+///
+/// # Errors
+/// As [`run`], as far as it can be known without connecting.
+pub fn check() -> Result<()> {
+    check_with(|host| host)
+}
+
+/// [`check`], for a host that `adjust` puts together (`|host| host.provide(…)`).
+///
+/// # Errors
+/// As [`check`].
+pub fn check_with(adjust: impl FnOnce(HostBuilder) -> HostBuilder) -> Result<()> {
+    adjust(HostBuilder::new(Config::from_env()?)).build().map(drop)
+}
+
+/// Connects the configured transports for sending alone: for a program, or a moment, without processors.
+///
+/// # Errors
+/// If the configuration is wrong or a store does not answer.
+pub async fn connect() -> Result<Producer> {
+    HostBuilder::new(Config::from_env()?).connect().await
+}
+
+/// A host whose wiring has been checked. Nothing is connected yet.
+pub struct Host {
+    plan: wiring::Plan,
+}
+
+impl Host {
+    /// A host to be put together in code, with nothing configured.
+    pub fn builder() -> HostBuilder {
+        HostBuilder::new(Config::default())
+    }
+
+    /// A host as `bus.toml` and the environment configure it.
+    ///
+    /// # Errors
+    /// If the configuration cannot be read, or the wiring is wrong.
+    pub fn from_env() -> Result<Self> {
+        HostBuilder::new(Config::from_env()?).build()
+    }
+
+    /// Connects, starts every processor, and returns a handle. Signals are left to the caller.
+    ///
+    /// # Errors
+    /// If a store does not answer, or a provider fails; nothing has been consumed then.
+    pub async fn start(self) -> Result<HostHandle> {
+        start::start(self.plan).await
+    }
+
+    /// Runs until SIGTERM or Ctrl-C, then drains. A second signal ends the grace period.
+    ///
+    /// The process is ended from here, with exit code 1, if a handler can be neither awaited nor dropped (it blocks its
+    /// thread): returning would wait for it for ever.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    pub async fn run(self) -> Result<()> {
+        shutdown::run_until_signalled(self.plan).await
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host")
+            .field("processors", &self.plan.processors.len())
+            .field("transports", &self.plan.transports.keys())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! What start-up says: what runs, over what, with which promises.
+
+use std::fmt::Write;
+
+use super::wiring::Planned;
+use crate::contract::{Guarantees, LockGuarantees};
+
+/// The lines that a host prints when it has started.
+pub(super) fn lines(
+    processors: &[Planned],
+    transports: &[(String, Guarantees)],
+    fallback: bool,
+    locks: Option<&LockGuarantees>,
+) -> String {
+    let mut text = String::new();
+    for (name, guarantees) in transports {
+        let default = if fallback { " (nothing is configured, so this is the default)" } else { "" };
+        line(
+            &mut text,
+            format_args!(
+                "transport {name}: {}{default}, shared by the {}; sent means: {}",
+                guarantees.store, guarantees.reach, guarantees.acknowledgement
+            ),
+        );
+    }
+    if let Some(locks) = locks {
+        line(
+            &mut text,
+            format_args!(
+                "locks: {}, for the {}; a lease ends by {}; fences {} across a restore; {}",
+                locks.authority,
+                locks.reach,
+                locks.expiry,
+                if locks.monotonic_across_restore { "grow" } else { "may repeat" },
+                if locks.watch {
+                    "a release is told at once".to_owned()
+                } else {
+                    format!("asked for every {:?}", locks.poll)
+                },
+            ),
+        );
+    }
+    for planned in processors {
+        processor(&mut text, planned);
+    }
+    text
+}
+
+fn processor(text: &mut String, planned: &Planned) {
+    let (processor, settings) = (&planned.processor, &planned.settings);
+    let lock = match &planned.lock {
+        Some(lock) => format!("singleton under the lock {} for {:?}", lock.id, lock.timing.lock_lease()),
+        None => format!("{} at once, {} ahead", settings.max_concurrent_calls, settings.prefetch_count),
+    };
+    line(
+        text,
+        format_args!(
+            "{} <- {}: {lock}; a run at most {:?}, {} attempts, settings {} ({}, {}:{})",
+            processor.name,
+            processor.endpoint,
+            settings.message_lock_timeout,
+            settings.dead_letter_delivery_limit,
+            processor.settings_name,
+            processor.krate,
+            processor.file,
+            processor.line,
+        ),
+    );
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(text, "{line}");
+}
+
+/// Says it where it is heard: to the program's tracing subscriber, or to standard error where there is none.
+#[allow(
+    clippy::print_stderr,
+    reason = "a program that has set up no subscriber would otherwise start in silence"
+)]
+pub(super) fn say(text: &str) {
+    for line in text.lines() {
+        if tracing::dispatcher::has_been_set() {
+            tracing::info!(target: "bus::host", "{line}");
+        } else {
+            eprintln!("bus: {line}");
+        }
+    }
+}

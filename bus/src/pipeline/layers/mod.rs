@@ -1,0 +1,7 @@
+//! What every message passes, one file a layer.
+
+pub mod dead_letter;
+pub mod deadline;
+pub mod panics;
+pub mod scope;
+pub mod span;

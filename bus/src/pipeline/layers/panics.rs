@@ -1,0 +1,57 @@
+//! A panic of user code is a failed attempt, not the end of the process.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use futures_util::FutureExt;
+
+use crate::error::{Error, ErrorKind};
+use crate::message::Verdict;
+
+/// Runs the future that `start` makes and turns a panic of either into a failed attempt. `who` names what panicked.
+///
+/// `AssertUnwindSafe` holds because nothing that the panic may have left half-changed is used afterwards: the future
+/// is dropped, and what it shared with others is the user's own.
+pub async fn caught<F>(who: &'static str, start: impl FnOnce() -> F) -> Verdict
+where
+    F: Future<Output = Verdict>,
+{
+    let outcome = match catch_unwind(AssertUnwindSafe(start)) {
+        Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
+        Err(panic) => Err(panic),
+    };
+    outcome.unwrap_or_else(|panic| Verdict::Retry {
+        after: None,
+        error: Error::new(ErrorKind::Handler, format!("{who} panicked: {}", text_of(panic.as_ref()))),
+    })
+}
+
+/// What a panic said, where it said anything.
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no text)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_before_and_after_the_first_await_is_a_failure() {
+        for late in [false, true] {
+            let verdict = caught("the handler", || async move {
+                if late {
+                    tokio::task::yield_now().await;
+                }
+                panic!("no more {}", "tea")
+            })
+            .await;
+            let Verdict::Retry { after: None, error } = verdict else { panic!("{verdict:?}") };
+            assert_eq!(error.to_string(), "the handler panicked: no more tea");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Runs a delivery to a verdict, through the layers that every message passes and the middleware that users add.
+//!
+//! From the outside in: [`layers::span`] (a span for the run), [`layers::scope`] (values disposed of at the end),
+//! [`layers::dead_letter`] (how often is too often, and when to try again), user middleware in the order given,
+//! [`layers::deadline`] (time-out and cut), [`layers::panics`] (a panic is a failure), the handler. The built-in layers
+//! are plain functions around one future, so that they cost no allocation; only middleware is called through `dyn`.
+//!
+//! A pipeline returns a value and holds no consumer: nothing but the pump can settle a message.
+
+pub mod layers;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::contract::BoxFuture;
+use crate::message::{Delivery, Endpoint, Verdict};
+use crate::settings::Resolved;
+
+/// Sees every message on its way to the handler, and its verdict on the way back.
+///
+/// Implemented for every `async fn(Delivery, Next) -> Verdict`:
+///
+/// ```
+/// use bus::message::{Delivery, Verdict};
+/// use bus::pipeline::{Middleware, Next};
+///
+/// async fn refuse_strangers(delivery: Delivery, next: Next) -> Verdict {
+///     if delivery.envelope.headers.get("tenant").is_none() {
+///         return Verdict::DeadLetter { reason: "no tenant".into(), error: None };
+///     }
+///     next.run(delivery).await
+/// }
+/// # fn check(_: impl Middleware) {}
+/// # check(refuse_strangers);
+/// ```
+pub trait Middleware: Send + Sync + 'static {
+    /// Handles a message, usually by [`Next::run`]. Not calling it means that the handler does not run.
+    fn handle(&self, delivery: Delivery, next: Next) -> BoxFuture<'static, Verdict>;
+}
+
+impl<F, Fut> Middleware for F
+where
+    F: Fn(Delivery, Next) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Verdict> + Send + 'static,
+{
+    fn handle(&self, delivery: Delivery, next: Next) -> BoxFuture<'static, Verdict> {
+        Box::pin(self(delivery, next))
+    }
+}
+
+/// The innermost part: what calls the user's function.
+pub type HandlerFn = Arc<dyn Fn(Delivery) -> BoxFuture<'static, Verdict> + Send + Sync>;
+
+/// The rest of the pipeline, seen from a middleware.
+pub struct Next {
+    core: Arc<Core>,
+    position: usize,
+}
+
+impl Next {
+    /// Runs the rest.
+    pub fn run(mut self, delivery: Delivery) -> BoxFuture<'static, Verdict> {
+        match self.core.middleware.get(self.position).map(Arc::clone) {
+            Some(middleware) => {
+                self.position += 1;
+                middleware.handle(delivery, self)
+            }
+            None => Box::pin(async move { self.core.call(delivery).await }),
+        }
+    }
+}
+
+impl fmt::Debug for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+/// What one processor's messages pass, for one pump.
+#[derive(Clone)]
+pub struct Pipeline {
+    core: Arc<Core>,
+}
+
+struct Core {
+    endpoint: Arc<Endpoint>,
+    settings: Resolved,
+    middleware: Vec<Arc<dyn Middleware>>,
+    handler: HandlerFn,
+    cut: CancellationToken,
+}
+
+impl Core {
+    /// The handler within its innermost layers.
+    async fn call(&self, delivery: Delivery) -> Verdict {
+        let scope = delivery.scope.clone();
+        let handled = layers::panics::caught("the handler", || (self.handler)(delivery));
+        layers::deadline::within(handled, self.settings.message_lock_timeout, &scope, &self.cut).await
+    }
+}
+
+impl Pipeline {
+    /// A pipeline for `endpoint`. Whoever fires `cut` makes each run that is under way be dropped, with
+    /// [`Verdict::Release`].
+    pub fn new(
+        endpoint: Arc<Endpoint>,
+        settings: Resolved,
+        middleware: Vec<Arc<dyn Middleware>>,
+        handler: HandlerFn,
+        cut: CancellationToken,
+    ) -> Self {
+        Pipeline { core: Arc::new(Core { endpoint, settings, middleware, handler, cut }) }
+    }
+
+    /// Runs a delivery to its verdict. Never panics for a panic of user code; a `Retry` comes back with its `after`
+    /// filled in, or as a `DeadLetter` when the limit is reached.
+    pub async fn run(&self, delivery: Delivery) -> Verdict {
+        let core = &self.core;
+        let span = layers::span::of(&core.endpoint, &delivery);
+        let attempt = layers::dead_letter::Attempt::of(&delivery);
+        let scope = delivery.scope.clone();
+        let id = delivery.envelope.id;
+        let verdict = if core.middleware.is_empty() {
+            layers::span::within(span, core.call(delivery)).await
+        } else {
+            let next = Next { core: Arc::clone(core), position: 0 };
+            let run = layers::panics::caught("a middleware", || next.run(delivery));
+            layers::span::within(span, run).await
+        };
+        layers::scope::finish(&scope);
+        layers::dead_letter::judge(verdict, attempt, &core.settings, &core.endpoint, id)
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("endpoint", &self.core.endpoint)
+            .field("middleware", &self.core.middleware.len())
+            .finish_non_exhaustive()
+    }
+}

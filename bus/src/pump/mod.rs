@@ -1,0 +1,265 @@
+//! Moves one endpoint's messages: receive, run, keep claims alive, **settle** (nothing else does), drain.
+//!
+//! A pump is four kinds of task around one table of `claims`:
+//!
+//! * `intake` claims what there is room for and hands it to the workers;
+//! * `worker`s run the pipeline, one message at a time each, as many as `max_concurrent_calls`;
+//! * `settling` ends claims, whatever is ready in one batch;
+//! * `keeping` extends all claims in one call, a few times a lease.
+//!
+//! None of them but the workers runs user code, so a handler that blocks its thread delays no claim's extension as long
+//! as one thread is free. Stopping: intake ends and gives back what has not been started; the workers end with what
+//! they run; settling ends when all is settled; the pump is over when no claim is left.
+
+mod claims;
+mod intake;
+mod keeping;
+mod settling;
+mod worker;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{Notify, RwLock, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::contract::{Consumer, FenceGuard};
+use crate::message::{Delivery, Endpoint, MessageId, Verdict};
+use crate::pipeline::Pipeline;
+use crate::scope::HostScope;
+use crate::settings::Resolved;
+use crate::singleton::Term;
+
+use claims::{Claims, Key, Running};
+
+/// How a pump is told to come to an end. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    /// Nothing more is claimed or started; what runs goes on to its end.
+    pub stop: CancellationToken,
+    /// What runs is asked to end: the parent of every message's cancellation.
+    pub cancel: CancellationToken,
+    /// What runs is dropped.
+    pub cut: CancellationToken,
+}
+
+/// What a pump works with.
+pub struct PumpSpec {
+    /// What is read.
+    pub endpoint: Arc<Endpoint>,
+    /// The transport's name, for what handlers send.
+    pub transport: &'static str,
+    /// The processor's settings as they are in force.
+    pub settings: Resolved,
+    /// Where claims come from and are settled; for a singleton, opened for its term.
+    pub consumer: Arc<dyn Consumer>,
+    /// What a message passes. Its `cut` is that of the signals.
+    pub pipeline: Pipeline,
+    /// The host's values.
+    pub host: Arc<HostScope>,
+    /// Where to read the time.
+    pub clock: Clock,
+    /// A singleton's term.
+    pub term: Option<Term>,
+}
+
+/// How a pump ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PumpEnd {
+    /// Every run ended by itself, and its verdict is with the store or was refused by it.
+    Clean,
+    /// These messages' runs were dropped.
+    Cut(Vec<MessageId>),
+}
+
+/// A message on its way to a worker.
+struct Job {
+    key: Key,
+    delivery: Delivery,
+}
+
+/// A verdict on its way to the store.
+struct Judged {
+    key: Key,
+    id: MessageId,
+    verdict: Verdict,
+}
+
+/// What a pump's tasks share.
+struct Shared {
+    spec: PumpSpec,
+    signals: Signals,
+    claims: Claims,
+    running: Arc<Running>,
+    cut: parking_lot::Mutex<Vec<MessageId>>,
+    /// Claimed and not yet run to a verdict.
+    open: AtomicUsize,
+    /// Run to a verdict and not yet settled.
+    unsettled: AtomicUsize,
+    /// Something of the two counts above became less.
+    room: Notify,
+    /// Held by each run, exclusively by one that is made alone.
+    alone: RwLock<()>,
+    verdicts: mpsc::UnboundedSender<Judged>,
+}
+
+/// A pump that has been started.
+pub struct Pump {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+    settling: JoinSet<()>,
+}
+
+impl Pump {
+    /// Starts a pump on the current runtime.
+    pub fn start(spec: PumpSpec, signals: Signals) -> Self {
+        // Unbounded, yet never longer than the claims held: intake stops when verdicts pile up.
+        let (verdicts, judged) = mpsc::unbounded_channel();
+        let (jobs, queue) = async_channel::unbounded();
+        let shared = Arc::new(Shared {
+            spec,
+            signals,
+            claims: Claims::default(),
+            running: Arc::default(),
+            cut: parking_lot::Mutex::default(),
+            open: AtomicUsize::new(0),
+            unsettled: AtomicUsize::new(0),
+            room: Notify::new(),
+            alone: RwLock::new(()),
+            verdicts,
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(intake::run(Arc::clone(&shared), jobs, queue));
+        let mut settling = JoinSet::new();
+        settling.spawn(settling::run(Arc::clone(&shared), judged));
+        settling.spawn(keeping::run(Arc::clone(&shared)));
+        Pump { shared, tasks, settling }
+    }
+
+    /// A view of the pump that outlives it.
+    pub fn view(&self) -> PumpView {
+        PumpView { running: Arc::clone(&self.shared.running) }
+    }
+
+    /// Waits until the pump has come to its end: after [`Signals::stop`], when all that was started has ended and is
+    /// settled.
+    pub async fn join(&mut self) -> PumpEnd {
+        while let Some(ended) = self.tasks.join_next().await {
+            report(&self.shared, ended);
+        }
+        self.shared.drained().await;
+        self.settling.shutdown().await;
+        let cut = std::mem::take(&mut *self.shared.cut.lock());
+        if cut.is_empty() { PumpEnd::Clean } else { PumpEnd::Cut(cut) }
+    }
+}
+
+/// Shows what a pump is at.
+#[derive(Clone)]
+pub struct PumpView {
+    running: Arc<Running>,
+}
+
+impl PumpView {
+    /// The messages whose runs are under way.
+    pub fn running(&self) -> Vec<MessageId> {
+        self.running.ids()
+    }
+}
+
+impl fmt::Debug for PumpView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PumpView").field("running", &self.running()).finish()
+    }
+}
+
+/// A panic in one of the pump's own tasks is a defect of ours or of a backend: said aloud.
+fn report(shared: &Shared, ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(target: "bus::pump", endpoint = %shared.spec.endpoint, %error, "a task of the pump ended unexpectedly");
+    }
+}
+
+impl Shared {
+    /// How many messages may be claimed now.
+    fn room(&self) -> usize {
+        let settings = &self.spec.settings;
+        let slots = settings.max_concurrent_calls + settings.prefetch_count;
+        let (open, unsettled) = (self.open.load(Ordering::Acquire), self.unsettled.load(Ordering::Acquire));
+        if self.spec.term.is_some() {
+            // A singleton's next message starts only when the verdict on the last one is confirmed by the store.
+            slots.saturating_sub(open + unsettled)
+        } else if unsettled > slots {
+            // The store takes verdicts more slowly than we run: no use in claiming more.
+            0
+        } else {
+            slots.saturating_sub(open)
+        }
+    }
+
+    /// A verdict has been reached.
+    fn judged(&self, key: Key, id: MessageId, verdict: Verdict) {
+        self.unsettled.fetch_add(1, Ordering::AcqRel);
+        self.closed();
+        // Fails only when settling has ended, which it does after all claims have.
+        let _ = self.verdicts.send(Judged { key, id, verdict });
+    }
+
+    /// A claim will not be run (any more).
+    fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::AcqRel);
+        self.room.notify_one();
+    }
+
+    /// Forgets a claim that is not ours any more and was never run.
+    fn abandon(&self, key: Key) {
+        self.claims.remove(key);
+        self.closed();
+    }
+
+    /// A verdict is with the store, or has been given up on.
+    fn settled(&self, key: Key) {
+        self.claims.remove(key);
+        self.unsettled.fetch_sub(1, Ordering::AcqRel);
+        self.room.notify_one();
+    }
+
+    /// Waits until nothing is unsettled.
+    async fn drained(&self) {
+        loop {
+            let notified = self.room.notified();
+            if self.unsettled.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// The fence to name in events; 0 for a plain processor.
+    fn fence(&self) -> u64 {
+        self.spec.term.as_ref().map_or(0, |term| term.fence().get())
+    }
+
+    fn guard(&self, term: &Term) -> FenceGuard {
+        FenceGuard { endpoint: Arc::clone(&self.spec.endpoint), fence: term.fence() }
+    }
+}
+
+impl fmt::Debug for Pump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pump")
+            .field("endpoint", &self.shared.spec.endpoint)
+            .field("claims", &self.shared.claims.len())
+            .field("running", &self.shared.running.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PumpSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PumpSpec").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! Ends claims in the store. The only caller of `Consumer::settle`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{Judged, Shared};
+use crate::contract::Settlement;
+use crate::error::{Error, ErrorKind, Result};
+use crate::message::Verdict;
+use crate::reconnect::Backoff;
+
+/// How many verdicts ride together at most.
+const BATCH: usize = 1024;
+
+/// Settles whatever is ready, in one call, over and over; ends when it is dropped.
+pub(super) async fn run(shared: Arc<Shared>, mut judged: UnboundedReceiver<Judged>) {
+    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+    let mut batch = Vec::new();
+    while judged.recv_many(&mut batch, BATCH).await > 0 {
+        backoff.reset();
+        while !batch.is_empty() {
+            batch = settle(&shared, std::mem::take(&mut batch)).await;
+            if !batch.is_empty() {
+                tokio::time::sleep(backoff.next()).await;
+                // What has become ready meanwhile rides along.
+                while batch.len() < BATCH
+                    && let Ok(next) = judged.try_recv()
+                {
+                    batch.push(next);
+                }
+            }
+        }
+    }
+}
+
+/// One call. Answers what has to be tried again.
+async fn settle(shared: &Shared, batch: Vec<Judged>) -> Vec<Judged> {
+    let (mut kept, mut settlements) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+    for judged in batch {
+        match shared.claims.receipt(judged.key) {
+            Some(receipt) if !shared.claims.is_lost(judged.key) => {
+                settlements.push(Settlement::new(receipt, judged.verdict.clone()));
+                kept.push(judged);
+            }
+            _ => refused(
+                shared,
+                &judged,
+                &Error::new(ErrorKind::ReceiptLost, "the claim was lost during the run"),
+            ),
+        }
+    }
+    if settlements.is_empty() {
+        return Vec::new();
+    }
+    let mut answers = shared.spec.consumer.settle(settlements).await.into_iter();
+    let unanswered = || Err(Error::new(ErrorKind::Internal, "the backend answered for too few settlements"));
+    kept.into_iter()
+        .filter_map(|judged| answered(shared, judged, answers.next().unwrap_or_else(unanswered)))
+        .collect()
+}
+
+/// Takes one answer in; gives the verdict back if it has to be tried again.
+fn answered(shared: &Shared, judged: Judged, answer: Result<()>) -> Option<Judged> {
+    match answer {
+        Ok(()) => {
+            accepted(shared, &judged);
+            None
+        }
+        // The outcome of a lost answer becomes known by asking again: then it is done, or the receipt is lost.
+        Err(error)
+            if shared.claims.is_alive(judged.key, shared.spec.clock.now())
+                && (error.is_transient() || error.kind() == ErrorKind::OutcomeUnknown) =>
+        {
+            tracing::warn!(target: "bus::pump", endpoint = %shared.spec.endpoint, message_id = %judged.id, error = ?error, "cannot settle; trying again");
+            Some(judged)
+        }
+        Err(error) => {
+            refused(shared, &judged, &error);
+            None
+        }
+    }
+}
+
+fn accepted(shared: &Shared, judged: &Judged) {
+    tracing::debug!(target: "bus::pump", event = "settle.ok", endpoint = %shared.spec.endpoint, message_id = %judged.id, fence = shared.fence(), verdict = name_of(&judged.verdict));
+    shared.settled(judged.key);
+}
+
+/// The store did not take the verdict: whoever holds the message now will come to their own.
+fn refused(shared: &Shared, judged: &Judged, error: &Error) {
+    tracing::warn!(target: "bus::pump", event = "settle.refused", endpoint = %shared.spec.endpoint, message_id = %judged.id, fence = shared.fence(), verdict = name_of(&judged.verdict), error = %error, "the verdict was not taken: the message will be, or has been, delivered again");
+    shared.settled(judged.key);
+}
+
+fn name_of(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Complete => "complete",
+        Verdict::Retry { .. } => "retry",
+        Verdict::DeadLetter { .. } => "dead-letter",
+        Verdict::Release => "release",
+    }
+}

@@ -1,0 +1,50 @@
+//! How long to wait before trying again.
+
+use std::time::Duration;
+
+/// Pauses that double up to a longest one, each with jitter, so that many that failed together do not return together.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    failures: u32,
+}
+
+impl Backoff {
+    /// From `first` to `longest`.
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Backoff { first, longest, failures: 0 }
+    }
+
+    /// The next pause: from half of the current step to all of it.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an endless series is no iterator that anyone would collect"
+    )]
+    pub fn next(&mut self) -> Duration {
+        let step = self.first.saturating_mul(1 << self.failures.min(30)).min(self.longest);
+        self.failures = self.failures.saturating_add(1);
+        step / 2 + (step / 2).mul_f64(fastrand::f64())
+    }
+
+    /// Starts again from the first.
+    pub const fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_the_longest_and_start_again_after_success() {
+        let (first, longest) = (Duration::from_millis(100), Duration::from_secs(10));
+        let mut backoff = Backoff::new(first, longest);
+        let pauses: Vec<_> = (0..40).map(|_| backoff.next()).collect();
+        assert!(pauses[0] >= first / 2 && pauses[0] <= first);
+        assert!(pauses[39] >= longest / 2 && pauses[39] <= longest);
+        backoff.reset();
+        assert!(backoff.next() <= first);
+    }
+}

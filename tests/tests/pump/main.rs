@@ -1,0 +1,479 @@
+//! What a pump promises, over a memory store with paused time.
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use bus::message::{Delivery, MessageId, Verdict};
+use bus::pipeline::Next;
+use bus::pump::PumpEnd;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use harness::{Faulty, Setup, Store, failure};
+
+/// How often each message was run.
+#[derive(Clone, Default)]
+struct Runs(Arc<Mutex<BTreeMap<MessageId, usize>>>);
+
+impl Runs {
+    fn count(&self, delivery: &Delivery) -> usize {
+        let mut runs = self.0.lock();
+        let count = runs.entry(delivery.envelope.id).or_default();
+        *count += 1;
+        *count
+    }
+
+    fn all(&self) -> Vec<usize> {
+        self.0.lock().values().copied().collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_message_is_run_once_and_settled() {
+    let store = Store::fresh().await;
+    store.send(1000).await;
+    let runs = Runs::default();
+    let seen = runs.clone();
+    let pump = Setup::new(16, 64)
+        .start(&store, move |delivery| {
+            seen.count(&delivery);
+            async { Verdict::Complete }
+        })
+        .await;
+    store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+    assert_eq!(pump.stop().await, PumpEnd::Clean);
+    assert_eq!(runs.all(), vec![1; 1000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_run_at_once_as_allowed_and_no_more() {
+    let store = Store::fresh().await;
+    store.send(40).await;
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (running, peak) = (Arc::clone(&now), Arc::clone(&most));
+    let pump = Setup::new(4, 10)
+        .start(&store, move |_| {
+            let running = Arc::clone(&running);
+            peak.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                running.fetch_sub(1, SeqCst);
+                Verdict::Complete
+            }
+        })
+        .await;
+    let started = tokio::time::Instant::now();
+    store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+    assert_eq!(most.load(SeqCst), 4);
+    // Forty seconds of work, four at a time: were a slot left empty, it would take longer.
+    assert!(started.elapsed() < Duration::from_secs(11), "{:?}", started.elapsed());
+    pump.stop().await;
+}
+
+/// M16, M18, S35: a stop overtakes what is queued, waits for what runs, and what was never started counts as nothing.
+#[tokio::test(start_paused = true)]
+async fn stopping_finishes_what_runs_and_gives_back_the_rest_uncounted() {
+    let store = Store::fresh().await;
+    store.send(1100).await;
+    let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (open, count) = (Arc::clone(&gate), Arc::clone(&started));
+    let mut pump = Setup::new(100, 1000)
+        .start(&store, move |_| {
+            let open = Arc::clone(&open);
+            count.fetch_add(1, SeqCst);
+            async move {
+                let _ = open.acquire().await;
+                Verdict::Complete
+            }
+        })
+        .await;
+    store.until("all claimed", |depth| depth.in_flight == 1100).await;
+    while started.load(SeqCst) < 100 {
+        tokio::task::yield_now().await;
+    }
+
+    pump.signals.stop.cancel();
+    store
+        .until("the prefetched are back while the rest still runs", |d| d.ready == 1000 && d.in_flight == 100)
+        .await;
+    let others = store.receive_all().await;
+    assert_eq!(others.len(), 1000);
+    assert!(others.iter().all(|delivery| delivery.delivery_count == 1 && delivery.crashes == 0));
+    gate.add_permits(100);
+    assert_eq!(pump.pump.join().await, PumpEnd::Clean);
+    assert_eq!(started.load(SeqCst), 100, "nothing was started after the stop");
+    assert_eq!(store.depth().await.in_flight, 1000, "the hundred are settled, the others' claims stand");
+}
+
+/// M3: a handler that runs for many leases keeps its message.
+#[tokio::test(start_paused = true)]
+async fn a_long_run_keeps_its_claim() {
+    let store = Store::fresh().await;
+    store.send(1).await;
+    let runs = Runs::default();
+    let seen = runs.clone();
+    let pump = Setup::new(4, 0)
+        .lease(Duration::from_secs(1))
+        .start(&store, move |delivery| {
+            seen.count(&delivery);
+            async {
+                tokio::time::sleep(Duration::from_secs(30)).await;
+                Verdict::Complete
+            }
+        })
+        .await;
+    store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+    assert_eq!(runs.all(), [1]);
+    pump.stop().await;
+}
+
+/// M2: what waits in the buffer for many leases is still ours when its turn comes, and runs once.
+#[tokio::test(start_paused = true)]
+async fn what_is_prefetched_keeps_its_claim() {
+    let store = Store::fresh().await;
+    store.send(10).await;
+    let runs = Runs::default();
+    let seen = runs.clone();
+    let pump = Setup::new(1, 20)
+        .lease(Duration::from_secs(1))
+        .start(&store, move |delivery| {
+            seen.count(&delivery);
+            async {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                Verdict::Complete
+            }
+        })
+        .await;
+    store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+    assert_eq!(runs.all(), vec![1; 10]);
+    pump.stop().await;
+}
+
+/// M2: what could not be kept alive is dropped before it starts.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_ran_out_in_the_buffer_is_not_started() {
+    let store = Store::fresh().await;
+    store.send(5).await;
+    let lease = Duration::from_secs(3);
+    let faulty = Arc::new(Faulty::new(store.consumer(lease).await));
+    faulty.extends.store(usize::MAX, SeqCst);
+    let started = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&started);
+    let pump = Setup::new(1, 10)
+        .lease(lease)
+        .consumer(Arc::clone(&faulty) as _)
+        .start(&store, move |_| {
+            count.fetch_add(1, SeqCst);
+            async {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                Verdict::Complete
+            }
+        })
+        .await;
+    // The first run takes longer than the lease of those behind it.
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(started.load(SeqCst), 1);
+    pump.signals.stop.cancel();
+    assert_eq!(pump.stop().await, PumpEnd::Clean);
+    assert_eq!(started.load(SeqCst), 1, "the four others' claims had run out");
+}
+
+/// M4: a verdict for a claim that has passed on changes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_lost_claim_asks_its_run_to_end_and_its_verdict_is_refused() {
+    let store = Store::fresh().await;
+    store.send(1).await;
+    let lease = Duration::from_secs(3);
+    let faulty = Arc::new(Faulty::new(store.consumer(lease).await));
+    // As long as these fail, the claim is not extended; then the store says that it is lost.
+    faulty.extends.store(12, SeqCst);
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&cancelled);
+    let pump = Setup::new(1, 0)
+        .lease(lease)
+        .consumer(Arc::clone(&faulty) as _)
+        .start(&store, move |delivery| {
+            let noted = Arc::clone(&noted);
+            async move {
+                delivery.scope.cancellation().cancelled().await;
+                noted.store(true, SeqCst);
+                Verdict::Complete
+            }
+        })
+        .await;
+    tokio::time::sleep(lease + Duration::from_millis(100)).await;
+    let other = store.receive_all().await;
+    assert_eq!(other.len(), 1, "the claim ran out, so another takes it");
+    assert_eq!(other[0].crashes, 1);
+    assert_eq!(pump.stop().await, PumpEnd::Clean);
+    assert!(cancelled.load(SeqCst), "the run was told");
+    assert_eq!(
+        store.depth().await.in_flight,
+        1,
+        "the other's claim stands: the late verdict changed nothing"
+    );
+}
+
+/// M21: a failing message comes back after growing pauses, and ends among the dead letters.
+#[tokio::test(start_paused = true)]
+async fn a_failing_message_backs_off_and_dies_at_the_limit() {
+    let store = Store::fresh().await;
+    store.send(1).await;
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&times);
+    let pump = Setup::new(1, 0)
+        .start(&store, move |_| {
+            noted.lock().push(tokio::time::Instant::now());
+            async { failure() }
+        })
+        .await;
+    store.until("dead", |depth| depth.dead == 1).await;
+    pump.stop().await;
+    let times = times.lock();
+    assert_eq!(times.len(), 5);
+    let pauses: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    for (pause, full) in pauses.iter().zip([1, 2, 4, 8]) {
+        let full = Duration::from_secs(full);
+        assert!(*pause >= full / 2 && *pause <= full + Duration::from_millis(100), "{pauses:?}");
+    }
+    let dead = store.inspect().dead_letters(&store.endpoint, None, 10).await.unwrap();
+    assert_eq!(dead[0].reason, "failed 5 times");
+    assert_eq!(dead[0].error.as_deref(), Some("it does not work"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_a_failure_and_the_others_go_on() {
+    let store = Store::fresh().await;
+    let ids = store.send(20).await;
+    let poison = ids[3];
+    let runs = Runs::default();
+    let seen = runs.clone();
+    let pump = Setup::new(2, 5)
+        .start(&store, move |delivery| {
+            seen.count(&delivery);
+            async move {
+                assert_ne!(delivery.envelope.id, poison, "this one is not for us");
+                Verdict::Complete
+            }
+        })
+        .await;
+    store
+        .until("one dead, all else done", |depth| {
+            depth.dead == 1 && depth.ready + depth.in_flight + depth.delayed == 0
+        })
+        .await;
+    pump.stop().await;
+    assert_eq!(runs.all().iter().sum::<usize>(), 19 + 5);
+    let dead = store.inspect().dead_letters(&store.endpoint, None, 10).await.unwrap();
+    assert!(
+        dead[0].error.as_deref().is_some_and(|error| error.contains("this one is not for us")),
+        "{dead:?}"
+    );
+}
+
+/// M19: a message whose claims keep ending without an outcome is run alone once, and if that ends the same way it is
+/// given up on without being run.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_crashes_its_process_is_run_alone_and_then_given_up_on() {
+    let store = Store::fresh().await;
+    let lease = Duration::from_secs(1);
+    store.send(10).await;
+    // Five processes that claim everything and die.
+    for _ in 0..5 {
+        let doomed = store.consumer(lease).await;
+        let stop = tokio_util::sync::CancellationToken::new();
+        assert_eq!(doomed.receive(100, &stop).await.unwrap().len(), 10);
+        tokio::time::sleep(lease + Duration::from_millis(10)).await;
+    }
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (running, peak) = (Arc::clone(&now), Arc::clone(&most));
+    let pump = Setup::new(8, 8)
+        .start(&store, move |delivery| {
+            assert_eq!(delivery.crashes, 5);
+            let running = Arc::clone(&running);
+            peak.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                running.fetch_sub(1, SeqCst);
+                Verdict::Complete
+            }
+        })
+        .await;
+    store.until("all done", |depth| depth == bus::contract::Depth::default()).await;
+    assert_eq!(most.load(SeqCst), 1, "each suspect ran alone");
+    pump.stop().await;
+
+    // The same, but one also dies in its run alone.
+    let poison = store.send(1).await[0];
+    for crash in 0..6 {
+        let doomed = store.consumer(lease).await;
+        let stop = tokio_util::sync::CancellationToken::new();
+        let claimed = doomed.receive(100, &stop).await.unwrap();
+        if crash == 5 {
+            doomed.record_alone(&claimed[0].receipt).await.unwrap();
+        }
+        tokio::time::sleep(lease + Duration::from_millis(10)).await;
+    }
+    let pump = Setup::new(8, 8).start(&store, |_| async { panic!("must not be run") }).await;
+    store.until("dead", |depth| depth.dead == 1).await;
+    pump.stop().await;
+    let dead = store.inspect().dead_letters(&store.endpoint, None, 10).await.unwrap();
+    assert_eq!((dead[0].envelope.id, dead[0].reason.as_str()), (poison, "crashed its process 6 times"));
+}
+
+/// M10, S12: however often the store fails, the pump goes on when it is back.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_failed_receives_are_survived() {
+    let store = Store::fresh().await;
+    let faulty = Arc::new(Faulty::new(store.consumer(Duration::from_secs(30)).await));
+    faulty.receives.store(1000, SeqCst);
+    let pump = Setup::new(1, 0)
+        .consumer(Arc::clone(&faulty) as _)
+        .start(&store, |_| async { Verdict::Complete })
+        .await;
+    store.send(1).await;
+    let patience = Duration::from_secs(1000 * 11);
+    tokio::time::timeout(patience, async {
+        while store.depth().await != bus::contract::Depth::default() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    })
+    .await
+    .expect("the pump has recovered");
+    pump.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_could_not_be_stored_is_stored_later_and_nothing_runs_twice() {
+    let store = Store::fresh().await;
+    store.send(10).await;
+    let faulty = Arc::new(Faulty::new(store.consumer(Duration::from_secs(30)).await));
+    faulty.settles.store(7, SeqCst);
+    let runs = Runs::default();
+    let seen = runs.clone();
+    let pump = Setup::new(2, 2)
+        .consumer(Arc::clone(&faulty) as _)
+        .start(&store, move |delivery| {
+            seen.count(&delivery);
+            async { Verdict::Complete }
+        })
+        .await;
+    store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+    assert_eq!(runs.all(), vec![1; 10]);
+    pump.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_run_is_dropped_and_its_message_available_uncounted() {
+    let store = Store::fresh().await;
+    let ids = store.send(1).await;
+    let marker = Arc::new(());
+    let held = Arc::clone(&marker);
+    let mut running = Setup::new(1, 0)
+        .start(&store, move |_| {
+            let held = Arc::clone(&held);
+            async move {
+                let _held = held;
+                std::future::pending().await
+            }
+        })
+        .await;
+    store.until("running", |depth| depth.in_flight == 1).await;
+    while running.pump.view().running() != ids {
+        tokio::task::yield_now().await;
+    }
+    running.signals.stop.cancel();
+    running.signals.cut.cancel();
+    assert_eq!(running.pump.join().await, PumpEnd::Cut(ids));
+    drop(running);
+    assert_eq!(Arc::strong_count(&marker), 1, "nothing of the run is left");
+    let again = store.receive_all().await;
+    assert_eq!((again.len(), again[0].delivery_count), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_beyond_its_time_is_dropped_and_tried_again() {
+    let store = Store::fresh().await;
+    store.send(1).await;
+    let runs = Runs::default();
+    let seen = runs.clone();
+    let mut setup = Setup::new(1, 0);
+    setup.settings.message_lock_timeout = Duration::from_secs(60);
+    let pump = setup
+        .start(&store, move |delivery| {
+            let first = seen.count(&delivery) == 1;
+            async move {
+                if first {
+                    std::future::pending::<()>().await;
+                }
+                assert_eq!(delivery.failures, 1);
+                Verdict::Complete
+            }
+        })
+        .await;
+    store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+    assert_eq!(runs.all(), [2]);
+    pump.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn middleware_runs_in_the_order_given_and_may_answer_by_itself() {
+    let store = Store::fresh().await;
+    store.send(2).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let (outer, inner) = (Arc::clone(&order), Arc::clone(&order));
+    let mut setup = Setup::new(1, 0);
+    setup.middleware.push(Arc::new(move |delivery: Delivery, next: Next| {
+        outer.lock().push("outer in");
+        let outer = Arc::clone(&outer);
+        async move {
+            let verdict = next.run(delivery).await;
+            outer.lock().push("outer out");
+            verdict
+        }
+    }));
+    setup.middleware.push(Arc::new(move |delivery: Delivery, next: Next| {
+        inner.lock().push("inner");
+        async move {
+            match &delivery.envelope.body[..] {
+                b"0" => Verdict::DeadLetter { reason: "not today".into(), error: None },
+                _ => next.run(delivery).await,
+            }
+        }
+    }));
+    let noted = Arc::clone(&order);
+    let pump = setup
+        .start(&store, move |_| {
+            noted.lock().push("handler");
+            async { Verdict::Complete }
+        })
+        .await;
+    store.until("done", |depth| depth.dead == 1 && depth.ready + depth.in_flight == 0).await;
+    pump.stop().await;
+    assert_eq!(
+        *order.lock(),
+        ["outer in", "inner", "outer out", "outer in", "inner", "handler", "outer out"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_middleware_that_panics_fails_its_message_alone() {
+    let store = Store::fresh().await;
+    store.send(3).await;
+    let mut setup = Setup::new(1, 0);
+    setup.middleware.push(Arc::new(|delivery: Delivery, next: Next| async move {
+        assert_ne!(&delivery.envelope.body[..], b"1", "this body breaks the middleware");
+        next.run(delivery).await
+    }));
+    let pump = setup.start(&store, |_| async { Verdict::Complete }).await;
+    store
+        .until("one dead, the others done", |depth| {
+            depth.dead == 1 && depth.ready + depth.in_flight + depth.delayed == 0
+        })
+        .await;
+    pump.stop().await;
+}
