@@ -14,6 +14,8 @@ use crate::store::{LEASE, PATIENCE, Store, bodies, command, endpoint, open, open
 
 const ROLE: &str = "BUS_TEST_SQLITE_ROLE";
 const FILE: &str = "BUS_TEST_SQLITE_FILE";
+/// A call may take a tenth of it, and the disk of a busy machine is slow.
+const LOCK_LEASE: Duration = Duration::from_secs(300);
 
 /// Another process in one of the roles below. Killed when dropped.
 struct Other {
@@ -157,7 +159,7 @@ async fn settle_what_comes(file: &Path) {
 
 async fn hold_a_lock(file: &Path) {
     let locks = open_locks(file).await.unwrap();
-    let lease = locks.try_lock(&LockId::from("it"), LEASE, Owner::fresh()).await.unwrap().unwrap();
+    let lease = locks.try_lock(&LockId::from("it"), LOCK_LEASE, Owner::fresh()).await.unwrap().unwrap();
     say("held");
     wait_for_word();
     lease.release(Ended::Clean).await.unwrap();
@@ -276,7 +278,7 @@ async fn another_processs_release_wakes_a_candidate() {
     assert_eq!(other.hear(), "held");
     let locks = open_locks(&file).await.unwrap();
     let id = LockId::from("it");
-    let take = || locks.try_lock(&id, LEASE, Owner::fresh());
+    let take = || locks.try_lock(&id, LOCK_LEASE, Owner::fresh());
     assert!(take().await.unwrap().is_none());
     other.tell();
     tokio::time::timeout(PATIENCE, locks.watch(&id)).await.expect("a hint");
