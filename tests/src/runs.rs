@@ -84,7 +84,8 @@ mod tests {
     fn a_run_ends_with_its_process_and_overlaps_are_seen() {
         let mut exit = entry(9, 1, "exit", 0);
         exit.at = None;
-        let killed = [entry(1, 1, "start", 1), exit.clone(), entry(10, 2, "start", 1), entry(12, 2, "end", 1)];
+        let killed =
+            [entry(1, 1, "start", 1), exit.clone(), entry(10, 2, "start", 1), entry(12, 2, "end", 1)];
         let found = runs(&killed, "q");
         assert_eq!(found[0].to, Some(9));
         assert_single(&found);

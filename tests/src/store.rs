@@ -129,8 +129,7 @@ impl Store {
     /// If the store cannot be read.
     pub fn dead(&self, endpoint: &str) -> Vec<Dead> {
         let Some(id) = self.endpoint(endpoint) else { return Vec::new() };
-        let all =
-            "SELECT reason, error, body, deliveries FROM bus_dead WHERE endpoint = ?1 ORDER BY death";
+        let all = "SELECT reason, error, body, deliveries FROM bus_dead WHERE endpoint = ?1 ORDER BY death";
         let mut statement = self.connection.prepare(all).expect("the store can be read");
         let found = statement.query_map([id], |row| {
             Ok(Dead { reason: row.get(0)?, error: row.get(1)?, body: row.get(2)?, deliveries: row.get(3)? })
@@ -145,8 +144,7 @@ impl Store {
     pub fn headers(&self, endpoint: &str) -> Vec<String> {
         let Some(id) = self.endpoint(endpoint) else { return Vec::new() };
         let (first, last) = (id << SEQUENCE_BITS, ((id + 1) << SEQUENCE_BITS) - 1);
-        let all =
-            "SELECT coalesce(headers, '') FROM bus_message WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+        let all = "SELECT coalesce(headers, '') FROM bus_message WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
         let mut statement = self.connection.prepare(all).expect("the store can be read");
         let found = statement.query_map((first, last), |row| row.get(0)).expect("the store can be read");
         found.map(|headers| headers.expect("headers")).collect()

@@ -20,11 +20,7 @@ pub async fn until<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
 ///
 /// # Panics
 /// If there is no answer in time.
-pub async fn until_within<T>(
-    what: &str,
-    patience: Duration,
-    mut check: impl FnMut() -> Option<T>,
-) -> T {
+pub async fn until_within<T>(what: &str, patience: Duration, mut check: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
         if let Some(found) = check() {

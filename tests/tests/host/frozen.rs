@@ -34,7 +34,8 @@ async fn a_thawed_holder_finds_its_term_over_and_its_writes_refused() {
 
     holder.thaw();
     let pid = holder.pid();
-    let refused = site.entry("its verdict is refused", |entry| entry.e == "settle.refused" && entry.p == pid).await;
+    let refused =
+        site.entry("its verdict is refused", |entry| entry.e == "settle.refused" && entry.p == pid).await;
     assert_eq!(refused.fence, begun.fence);
     let of_holder: Vec<_> = site.entries().into_iter().filter(|entry| entry.p == pid).collect();
     assert!(of_holder.iter().any(|entry| entry.e == "lost"), "term.check() said so: {of_holder:#?}");
@@ -73,7 +74,8 @@ async fn a_thawed_process_does_not_touch_the_claims_of_its_successor() {
     frozen.thaw();
     let store = site.store();
     let thawed = frozen.pid();
-    stays("the other one's claim stands", Duration::from_secs(2), || store.counts("plain").claimed == 1).await;
+    stays("the other one's claim stands", Duration::from_secs(2), || store.counts("plain").claimed == 1)
+        .await;
     // Once the other one is killed its claim runs out, and is not kept alive by the thawed one.
     other.kill();
     let third = actor(&site, &["plain"]).config(short).start();
