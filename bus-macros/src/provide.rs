@@ -66,28 +66,19 @@ fn function(item: TokenStream) -> Result<(Function, Type), Error> {
 
 fn registration(provider: &Provider) -> TokenStream {
     let Provider { krate, scoped, function, product } = provider;
-    let (about, cfgs, name) = (about(krate, &function.name), &function.cfgs, &function.name);
-    let constructor = ident(if *scoped { "scoped" } else { "host" });
+    let (about, cfgs) = (about(krate, &function.name), &function.cfgs);
+    let constructor =
+        ident(if *scoped { "for_message_whose_future_is_send" } else { "for_host_whose_future_is_send" });
     let provides = ident(if is_result(product) { "provides_result" } else { "provides" });
-    let provides = spanned::at(product, quote!(#krate::__private::#provides));
     let args = chain(function.arguments.iter().map(|ty| argument(provider, ty)));
-    let names = argument_names(function.arguments.len());
-    let pattern = chain(names.iter().map(ToTokens::to_token_stream));
-    let demand = spanned::at(name, quote!(#krate::__private::provider_future_must_be_send));
-    let call = match function.is_async {
-        true => quote!(#name(#(#names),*)),
-        false => quote!(#krate::__private::ready(#name(#(#names),*))),
-    };
+    let call = call(provider);
     quote! {
         #(#cfgs)*
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
         const _: () = {
             fn __bus_register() -> #krate::__private::Entry {
                 #krate::__private::Entry::Provider(#krate::__private::Provider::#constructor(
-                    #about,
-                    #provides::<#product>(),
-                    #args,
-                    |#pattern| #demand::<#product>(#call),
+                    #about, #krate::__private::#provides::<#product>(), #args, #call
                 ))
             }
             #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
@@ -95,14 +86,28 @@ fn registration(provider: &Provider) -> TokenStream {
     }
 }
 
+/// The demand that an argument is one that this kind of provider can take.
 fn argument(provider: &Provider, ty: &Type) -> TokenStream {
     let krate = &provider.krate;
-    let constructor = ident(if provider.scoped { "arg" } else { "host_arg" });
-    let path = spanned::at(ty, quote!(#krate::__private::#constructor));
     match provider.scoped {
-        true => quote!(#path::<#ty, #krate::__private::Plain>()),
-        false => quote!(#path::<#ty>()),
+        true => {
+            quote!(#krate::__private::arg::<<#ty as #krate::__private::Linked<#krate::__private::Plain>>::Link>())
+        }
+        false => quote!(#krate::__private::host_arg::<#ty>()),
     }
+}
+
+/// The call. It points at the function's name, where an error about its future belongs.
+fn call(provider: &Provider) -> TokenStream {
+    let Provider { krate, function, .. } = provider;
+    let name = &function.name;
+    let arguments = argument_names(function.arguments.len());
+    let pattern = chain(arguments.iter().map(ToTokens::to_token_stream));
+    let call = match function.is_async {
+        true => quote!(#name(#(#arguments),*)),
+        false => quote!(#krate::__private::ready(#name(#(#arguments),*))),
+    };
+    spanned::at(name, quote!(|#pattern| #call))
 }
 
 /// Whether the type is a `Result`, by its name: `Result<T>`, `anyhow::Result<T>`, `io::Result<T>`, `MyResult`.

@@ -5,8 +5,7 @@ use quote::ToTokens;
 
 /// `ours` with the place of `theirs` in the source: errors about it point there.
 ///
-/// The names in it are still resolved as the macro's own, and lints take it for what it is, generated. The first token
-/// gets the place where `theirs` begins and all others the place where it ends, since the compiler shows what lies from
+/// The first token gets the place where `theirs` begins and all others the place where it ends, since the compiler shows what lies from
 /// the first token of an expression to its last (stable Rust cannot join two spans).
 pub(crate) fn at(theirs: &impl ToTokens, ours: TokenStream) -> TokenStream {
     let mut tokens = theirs.to_token_stream().into_iter().map(|token| token.span());
@@ -26,6 +25,6 @@ fn place(mut token: TokenTree, span: Span) -> TokenTree {
         let inner = group.stream().into_iter().map(|token| place(token, span)).collect();
         token = TokenTree::Group(Group::new(group.delimiter(), inner));
     }
-    token.set_span(span.resolved_at(Span::mixed_site()));
+    token.set_span(span);
     token
 }

@@ -57,7 +57,7 @@ pub struct Expected {
 macro_rules! handlers {
     ($($krate:ident $(= $package:literal)?),+ $(,)?) => {
         $(
-            #[allow(unused_imports)]
+            #[allow(unused_imports, reason = "naming the crate is what links it")]
             use $krate as _;
             $crate::__handlers!($krate $($package)?);
         )+

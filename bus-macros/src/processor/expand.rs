@@ -17,18 +17,19 @@ pub(super) fn registration(processor: &Processor) -> TokenStream {
     let (settings_checks, tuned) = tuned(processor);
     let message = &function.arguments[0];
     let (about, cfgs) = (about(krate, &function.name), &function.cfgs);
-    let (tuning, args, call) = (tuning(processor), arguments(processor), call(processor));
+    let (tuning, args) = (tuning(processor), arguments(processor));
+    let (outcome, call) = (outcome(processor), call(processor));
     quote! {
         #(#cfgs)*
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
         const _: () = {
             #subscription_check
             const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
             const __BUS_TUNED: #krate::__private::Tuned = #tuned;
             #settings_checks
             fn __bus_register() -> #krate::__private::Entry {
-                #krate::__private::Entry::Processor(#krate::__private::Processor::from_function(
-                    #about, __BUS_SOURCE, #tuning, #args, #call
+                #krate::__private::Entry::Processor(#krate::__private::Processor::whose_future_is_send(
+                    #about, __BUS_SOURCE, #tuning, #args, #outcome, #call
                 ))
             }
             #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
@@ -139,20 +140,21 @@ fn arguments(processor: &Processor) -> TokenStream {
     let Processor { krate, keys, function } = processor;
     let kind = ident(if keys.singleton.is_present() { "Singleton" } else { "Plain" });
     chain(function.arguments[1..].iter().map(|ty| {
-        let path = spanned::at(ty, quote!(#krate::__private::arg));
-        quote!(#path::<#ty, #krate::__private::#kind>())
+        quote!(#krate::__private::arg::<<#ty as #krate::__private::Linked<#krate::__private::#kind>>::Link>())
     }))
 }
 
-/// The call, and the demands on what is returned.
-fn call(processor: &Processor) -> TokenStream {
+/// The demand on what is returned.
+fn outcome(processor: &Processor) -> TokenStream {
     let Processor { krate, function, .. } = processor;
-    let name = &function.name;
-    let arguments = argument_names(function.arguments.len() - 1);
-    let pattern = chain(arguments.iter().map(ToTokens::to_token_stream));
     let returned = function.returned();
-    let demand = spanned::at(name, quote!(#krate::__private::handler_future_must_be_send));
-    quote! {
-        |__bus_message, #pattern| #demand::<#returned>(#name(__bus_message, #(#arguments),*))
-    }
+    quote!(#krate::__private::outcome::<#returned>())
+}
+
+/// The call. It points at the function's name, where an error about its future belongs.
+fn call(processor: &Processor) -> TokenStream {
+    let name = &processor.function.name;
+    let arguments = argument_names(processor.function.arguments.len() - 1);
+    let pattern = chain(arguments.iter().map(ToTokens::to_token_stream));
+    spanned::at(name, quote!(|__bus_message, #pattern| #name(__bus_message, #(#arguments),*)))
 }

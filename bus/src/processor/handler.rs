@@ -88,22 +88,33 @@ impl<M> Clone for Source<M> {
 }
 impl<M> Copy for Source<M> {}
 
-/// One argument. [`arg`] is the only place with the bound on its type, so that a wrong argument is one error.
+/// One argument, as a link of the chain.
 pub trait Arg: Copy + Send + Sync + 'static {
     /// The argument's type.
     type Value: Send;
+    /// The link: it holds nothing.
+    const LINK: Self;
     /// See [`Extract::requires`].
     fn requires(&self) -> Vec<Requirement>;
     /// See [`Extract::extract`].
     fn extract(delivery: &Delivery) -> impl Future<Output = Result<Self::Value>> + Send;
 }
 
-/// The argument `T` of a processor of kind `C`.
-pub fn arg<T: Extract<C>, C: 'static>() -> impl Arg<Value = T> {
-    ArgOf::<T, C>(PhantomData)
+/// The link for an extractor of kind `C`.
+///
+/// The macros name a link as `<T as Linked<C>>::Link`, so that a type that is no extractor is one error: the compiler
+/// asks no further about a type that it could not make out.
+pub trait Linked<C> {
+    /// The link.
+    type Link: Arg<Value = Self>;
 }
 
-struct ArgOf<T, C>(PhantomData<fn() -> (T, C)>);
+impl<T: Extract<C>, C: 'static> Linked<C> for T {
+    type Link = ArgOf<T, C>;
+}
+
+/// The only [`Arg`].
+pub struct ArgOf<T, C>(PhantomData<fn() -> (T, C)>);
 
 impl<T, C> Clone for ArgOf<T, C> {
     fn clone(&self) -> Self {
@@ -114,12 +125,18 @@ impl<T, C> Copy for ArgOf<T, C> {}
 
 impl<T: Extract<C>, C: 'static> Arg for ArgOf<T, C> {
     type Value = T;
+    const LINK: Self = ArgOf(PhantomData);
     fn requires(&self) -> Vec<Requirement> {
         T::requires()
     }
     fn extract(delivery: &Delivery) -> impl Future<Output = Result<T>> + Send {
         T::extract(delivery)
     }
+}
+
+/// A link of the chain.
+pub fn arg<A: Arg>() -> A {
+    A::LINK
 }
 
 /// A chain of arguments: `(A, (B, ()))`.
@@ -195,29 +212,31 @@ pub(super) fn failed(error: Box<dyn StdError + Send + Sync>) -> Verdict {
     }
 }
 
-/// A handler's future as a future of its verdict. The only place with the bounds on what a handler does and returns.
-pub fn handler_future_must_be_send<R: Outcome>(
-    call: impl Future<Output = R> + Send,
-) -> impl Future<Output = Verdict> + Send {
-    async move { call.await.verdict() }
+/// What `R` means for the message. The only place with the bound on what a processor returns: a bound on something that
+/// is then passed on would be an error in each place it is passed to.
+pub fn outcome<R: Outcome>() -> fn(R) -> Verdict {
+    R::verdict
 }
 
-/// A function with its message and its arguments.
-pub(super) struct Typed<M, A, F> {
+/// A function with its message, its arguments and what becomes of its result.
+pub(super) struct Typed<M, A, F, R> {
     pub(super) source: Source<M>,
     pub(super) args: PhantomData<fn() -> A>,
     pub(super) function: F,
+    pub(super) outcome: fn(R) -> Verdict,
 }
 
-impl<M, A, F, Called> Handler for Typed<M, A, F>
+impl<M, A, F, Called, R> Handler for Typed<M, A, F, R>
 where
     M: Send + 'static,
     A: Args,
     F: Fn(M, A::Values) -> Called + Clone + Send + Sync + 'static,
-    Called: Future<Output = Verdict> + Send + 'static,
+    Called: Future<Output = R> + Send + 'static,
+    R: 'static,
 {
     fn call(&self, delivery: Delivery) -> BoxFuture<'static, Verdict> {
         let decode = self.source.decode;
+        let outcome = self.outcome;
         let function = self.function.clone();
         Box::pin(async move {
             let message = match decode(&delivery.envelope.body) {
@@ -227,7 +246,7 @@ where
                 }
             };
             match A::extract(&delivery).await {
-                Ok(values) => function(message, values).await,
+                Ok(values) => outcome(function(message, values).await),
                 Err(error) => failed(error.into()),
             }
         })

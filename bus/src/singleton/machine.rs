@@ -167,6 +167,12 @@ impl Machine {
         if matches!(self.state, State::Finished) {
             return actions;
         }
+        let ends = matches!(event, Event::Stop | Event::LastAct | Event::Abandon);
+        if ends && matches!(self.state, State::Standby { .. }) {
+            // Also if a poll is due just now: nothing is begun that would have to be taken back.
+            self.finish(&mut actions);
+            return actions;
+        }
         self.notice_clock_jump(&given, &mut actions);
         // Time first: an answer read after the deadline must find the term lost.
         self.pass_time(&given, &mut actions);
@@ -181,7 +187,7 @@ impl Machine {
         let jumped =
             before.is_some_and(|before| before.abs_diff(offset) > self.timing.tolerated_jump().as_nanos());
         if jumped && let State::Holding(holding) = &mut self.state {
-            holding.distrust_clock(given.now, actions);
+            holding.distrust_clock(given.now, self.tickets, actions);
         }
     }
 

@@ -43,6 +43,7 @@ pub(crate) struct Started {
 struct Log {
     started: Vec<Started>,
     running: Vec<&'static str>,
+    ended: Vec<BootInstant>,
     overlaps: usize,
 }
 
@@ -71,8 +72,9 @@ impl Runs {
         self.until(|log| log.started.get(n - 1).cloned()).await
     }
 
-    pub(crate) async fn nobody_runs(&self) {
-        self.until(|log| log.running.is_empty().then_some(())).await;
+    /// Waits until the n-th end of a run, and says when it was.
+    pub(crate) async fn end_of(&self, n: usize) -> BootInstant {
+        self.until(|log| log.ended.get(n - 1).copied()).await
     }
 
     async fn until<T>(&self, found: impl Fn(&Log) -> Option<T>) -> T {
@@ -93,7 +95,7 @@ impl Runs {
         log.started.push(Started { host, fence, owner, at, term: term.clone() });
         drop(log);
         self.changed.send_replace(());
-        Running { runs: self.clone(), host }
+        Running { runs: self.clone(), host, clock: clock.clone() }
     }
 }
 
@@ -101,6 +103,7 @@ impl Runs {
 struct Running {
     runs: Runs,
     host: &'static str,
+    clock: Clock,
 }
 
 impl Drop for Running {
@@ -109,6 +112,7 @@ impl Drop for Running {
         if let Some(index) = log.running.iter().position(|host| *host == self.host) {
             log.running.remove(index);
         }
+        log.ended.push(self.clock.now());
         drop(log);
         self.runs.changed.send_replace(());
     }
@@ -148,11 +152,13 @@ impl World {
         let (runs, clock) = (self.runs.clone(), self.clock.clone());
         let (its_keeper, its_stop) = (Arc::clone(&keeper), stop.clone());
         let task = tokio::spawn(async move {
-            candidate(&its_keeper, lock, its_stop, async |term| {
+            candidate(&its_keeper, lock, its_stop, |term| {
                 let running = runs.enter(name, &term, &clock);
-                let hand_over = behave(kind, &term).await;
-                drop(running);
-                hand_over
+                async move {
+                    let hand_over = behave(kind, &term).await;
+                    drop(running);
+                    hand_over
+                }
             })
             .await;
         });

@@ -96,7 +96,7 @@ async fn losing_does_not_depend_on_a_release_that_works() {
         host.locks.always(&EVERYTHING, Fault::Error);
     }
     term.cancelled().await;
-    world.runs.nobody_runs().await;
+    world.runs.end_of(1).await;
     tokio::time::sleep(LEASE * 2).await;
     assert_eq!(world.runs.started().len(), 1);
     for host in [&first, &second] {
@@ -231,8 +231,7 @@ async fn lost_means_stopped() {
     started.term.cancelled().await;
     assert_eq!(world.since(started.at), LEASE * 3 / 4);
     assert_eq!(world.runs.running(), ["first"], "it was told, not yet cut");
-    world.runs.nobody_runs().await;
-    assert_eq!(world.since(started.at), LEASE * 7 / 8);
+    assert_eq!(world.runs.end_of(1).await.since(started.at), LEASE * 7 / 8);
 }
 
 /// Nobody is known: the lock is acquired at once. S16.
@@ -283,7 +282,6 @@ async fn after_a_death_in_any_state_another_is_elected() {
         first.task.abort();
         let died = world.clock.now();
         let _second = world.host("second", Kind::Obedient);
-        world.runs.nobody_runs().await;
         let before = world.runs.started().len();
         let started = world.runs.start_of(before + 1).await;
         assert_eq!(started.host, "second");
@@ -325,7 +323,7 @@ async fn every_acquisition_has_an_owner_of_its_own() {
     let before = world.runs.start_of(1).await;
     first.locks.always(&EVERYTHING, Fault::Hang);
     first.task.abort();
-    world.runs.nobody_runs().await;
+    world.runs.end_of(1).await;
     // The same host starts again, within the lease of the one before.
     let _again = world.host("first", Kind::Obedient);
     tokio::time::sleep(LEASE / 2).await;
@@ -369,7 +367,8 @@ async fn an_unknown_outcome_is_not_acquired() {
         first.locks.heal();
         let healed = world.clock.now();
         let started = world.runs.start_of(1).await;
-        assert!(world.since(healed) <= Duration::from_secs(2), "{fault:?}");
+        // One try that still hangs, and the pause after it.
+        assert!(world.since(healed) <= Duration::from_secs(4), "{fault:?}");
         let asked = first.locks.owners(Call::TryLock);
         assert!(asked.iter().all(|owner| *owner == started.owner), "{fault:?}");
     }
@@ -402,8 +401,7 @@ async fn a_planned_take_over_takes_less_than_a_second() {
     let _second = world.host("second", Kind::Obedient);
     tokio::time::sleep(Duration::from_millis(1)).await;
     first.stop.drain.cancel();
-    world.runs.nobody_runs().await;
-    let ended = world.clock.now();
+    let ended = world.runs.end_of(1).await;
     assert!(world.runs.start_of(2).await.at.since(ended) < Duration::from_millis(500));
 }
 
@@ -450,32 +448,26 @@ async fn the_term_ends_only_when_its_blocking_work_has() {
     let timing = LockTiming::new(Duration::from_secs(2));
     let lock = Lock::new(Arc::new(Locks::new(&store)), LockId::from("queue/q"), timing).expect("fits");
     let stop = Stop::default();
-    let (begun, ends) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (release_work, wait_for_it) = std::sync::mpsc::channel::<()>();
-    let mut wait_for_it = Some(wait_for_it);
+    let ended = Arc::new(AtomicBool::new(false));
+    let (release_work, wait) = std::sync::mpsc::channel::<()>();
     let (working, worked) = tokio::sync::oneshot::channel();
-    let mut working = Some(working);
-    let running = candidate(&keeper, lock, stop.clone(), async |term| {
-        let (ends, wait_for_it) = (Arc::clone(&ends), wait_for_it.take());
-        begun.store(true, Ordering::SeqCst);
-        let work = term.blocking(move || {
-            if let Some(wait) = wait_for_it {
-                let _ = wait.recv();
-            }
-            ends.store(true, Ordering::SeqCst);
-        });
-        let mut work = std::pin::pin!(work);
-        let draining = term.draining();
-        tokio::select! {
-            _ = &mut work => {}
-            () = async {
-                if let Some(working) = working.take() {
+    let mut once = Some((wait, working));
+    let running = candidate(&keeper, lock, stop.clone(), |term| {
+        let (ended, once) = (Arc::clone(&ended), once.take());
+        async move {
+            let work = term.blocking(move || {
+                if let Some((wait, working)) = once {
                     let _ = working.send(());
+                    let _ = wait.recv();
                 }
-                draining.cancelled().await;
-            } => {}
+                ended.store(true, Ordering::SeqCst);
+            });
+            let draining = term.draining();
+            tokio::select! {
+                _ = work => HandOver::Clean,
+                () = draining.cancelled() => HandOver::Cut { reason: "the handler was dropped".to_owned() },
+            }
         }
-        HandOver::Cut { reason: "the handler was dropped".to_owned() }
     });
     let ask = async {
         worked.await.expect("it runs");
@@ -485,7 +477,7 @@ async fn the_term_ends_only_when_its_blocking_work_has() {
         release_work.send(()).expect("the work waits for it");
     };
     tokio::join!(running, ask);
-    assert!(begun.load(Ordering::SeqCst) && ends.load(Ordering::SeqCst));
+    assert!(ended.load(Ordering::SeqCst));
     assert_eq!(store.ended(), Some(Ended::Cut("the handler was dropped".to_owned())));
     keeper.close(Duration::from_secs(5)).await;
 }
@@ -504,11 +496,12 @@ fn blocked_worker_threads_do_not_starve_the_renewal() {
     let (started, start) = std::sync::mpsc::channel();
     let (its_keeper, its_stop) = (Arc::clone(&keeper), stop.clone());
     let running = runtime.spawn(async move {
-        candidate(&its_keeper, lock, its_stop, async |term| {
+        candidate(&its_keeper, lock, its_stop, |term| {
             let _ = started.send(term.clone());
-            let draining = term.draining();
-            draining.cancelled().await;
-            HandOver::Clean
+            async move {
+                term.draining().cancelled().await;
+                HandOver::Clean
+            }
         })
         .await;
     });

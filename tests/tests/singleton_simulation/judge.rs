@@ -29,6 +29,8 @@ pub(crate) enum Broken {
     PromisedTooLong,
     /// A run started before the row carried its fence.
     StartedUnfenced,
+    /// The machine wants to be woken at once, again and again.
+    Spins,
     /// Nobody ran within the bound after the healing.
     NotAlive,
     /// The lock went on changing hands after the bound.
@@ -98,22 +100,32 @@ pub(crate) enum Count {
     Settled,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counts(pub(crate) HashMap<Count, u64>);
+/// How often each kind of thing happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts([u64; COUNTS]);
+
+/// As many as there are kinds.
+pub(crate) const COUNTS: usize = Count::Settled as usize + 1;
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts([0; COUNTS])
+    }
+}
 
 impl Counts {
     pub(crate) fn add(&mut self, count: Count) {
-        *self.0.entry(count).or_default() += 1;
+        self.0[count as usize] += 1;
     }
 
     pub(crate) fn merge(&mut self, other: &Counts) {
-        for (count, n) in &other.0 {
-            *self.0.entry(*count).or_default() += n;
+        for (sum, n) in self.0.iter_mut().zip(other.0) {
+            *sum += n;
         }
     }
 
     pub(crate) fn of(&self, count: Count) -> u64 {
-        self.0.get(&count).copied().unwrap_or(0)
+        self.0[count as usize]
     }
 }
 

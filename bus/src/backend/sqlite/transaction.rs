@@ -61,8 +61,6 @@ pub(super) struct Tx<'c> {
     /// Whose waiters are told after the commit.
     touched: BTreeSet<EndpointId>,
     freed_lock: bool,
-    /// Whether a singleton's run was settled in it (the fail point asks).
-    pub(super) settled_fenced: bool,
 }
 
 /// Whom to tell after a commit.
@@ -95,7 +93,6 @@ impl<'c> Tx<'c> {
             insert: None,
             touched: BTreeSet::new(),
             freed_lock: false,
-            settled_fenced: false,
         }
     }
 

@@ -189,20 +189,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until a condition holds, asking again and again.
-    pub(super) async fn eventually<'a>(
-        &'a self,
-        what: &str,
-        mut holds: impl FnMut() -> BoxFuture<'a, Checked<bool>>,
-    ) -> Checked {
-        let deadline = tokio::time::Instant::now() + self.timing.patience;
-        while !holds().await? {
-            ensure!(tokio::time::Instant::now() < deadline, "not within {:?}: {what}", self.timing.patience);
-            tokio::time::sleep(self.timing.moment).await;
-        }
-        Ok(())
-    }
-
     pub(super) fn delay(&self) -> Checked<Arc<dyn Delay>> {
         self.powers.delay.clone().ok_or_else(|| Failure::new("the store has no delay"))
     }
