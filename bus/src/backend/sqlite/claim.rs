@@ -12,7 +12,7 @@ use super::row::{RawEnvelope, fence_column, instant, nanos};
 use super::settle;
 use super::transaction::{EndpointId, Tx};
 use super::work::{Work, not_run};
-use crate::clock::Timestamp;
+use crate::clock::{BootInstant, Timestamp};
 use crate::error::Result;
 use crate::message::{Delivery, Endpoint, Receipt};
 
@@ -41,6 +41,8 @@ pub(super) struct Request {
 #[derive(Debug, Default)]
 pub(super) struct Claimed {
     pub(super) rows: Vec<ClaimedRow>,
+    /// From when on the claims last.
+    pub(super) at: Option<BootInstant>,
     /// Whether there was less than asked for, so that nothing is left but what is in flight.
     pub(super) short: bool,
     /// Up to which id everything is in flight now.
@@ -73,9 +75,15 @@ impl ClaimedRow {
     }
 
     /// As the pump gets it.
-    pub(super) fn into_delivery(self, endpoint: &Arc<Endpoint>, token: i64) -> Delivery {
+    pub(super) fn into_delivery(
+        self,
+        endpoint: &Arc<Endpoint>,
+        token: i64,
+        claimed_at: Option<BootInstant>,
+    ) -> Delivery {
         let receipt = Receipt::new(self.id.unsigned_abs(), token.unsigned_abs());
         let mut delivery = Delivery::new(self.envelope.into_envelope(), Arc::clone(endpoint), receipt);
+        delivery.claimed_at = claimed_at;
         delivery.delivery_count = self.deliveries;
         delivery.failures = self.failures;
         delivery.crashes = self.crashes;
@@ -131,7 +139,7 @@ fn is_held_back(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<bool> {
 
 fn take(tx: &Tx<'_>, request: &Request, after: i64) -> rusqlite::Result<Claimed> {
     let max = if request.strict { 1 } else { request.max };
-    let mut claimed = Claimed { up_to: after, ..Claimed::default() };
+    let mut claimed = Claimed { up_to: after, at: Some(tx.now), ..Claimed::default() };
     let mut expired = 0;
     if request.look_for_lapsed {
         let rows = lapsed(tx, request, max)?;
@@ -240,7 +248,7 @@ impl Glance {
 /// An empty answer, with the time to look again.
 fn nothing(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<Claimed> {
     let next_change = Glance::take(tx, request)?.next_change(tx);
-    Ok(Claimed { rows: Vec::new(), short: true, up_to: request.endpoint.first(), next_change })
+    Ok(Claimed { rows: Vec::new(), at: None, short: true, up_to: request.endpoint.first(), next_change })
 }
 
 /// Whether a claim would find nothing and has nothing to write; then its answer.

@@ -175,8 +175,9 @@ impl Consumer for SqliteConsumer {
                 }
                 let Some((claimed, token)) = self.claim(max, stop).await? else { return Ok(Vec::new()) };
                 if !claimed.rows.is_empty() {
+                    let (endpoint, at) = (&self.spec.endpoint, claimed.at);
                     let deliveries = claimed.rows.into_iter();
-                    return Ok(deliveries.map(|row| row.into_delivery(&self.spec.endpoint, token)).collect());
+                    return Ok(deliveries.map(|row| row.into_delivery(endpoint, token, at)).collect());
                 }
                 tokio::select! {
                     () = stop.cancelled() => return Ok(Vec::new()),
