@@ -116,7 +116,7 @@ async fn survivors_do_not_pass_the_lock_around() {
 #[tokio::test]
 async fn when_all_but_one_leave_at_once_nothing_overlaps() {
     let site = Site::new();
-    let mut hosts: Vec<_> = (0..4).map(|_| actor_with_lease(&site, &["single"], 20).start()).collect();
+    let hosts: Vec<_> = (0..4).map(|_| actor_with_lease(&site, &["single"], 20).start()).collect();
     for host in &hosts {
         host.started().await;
     }
