@@ -21,7 +21,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Endpoint, Name};
 use crate::settings::{Resolved, Retry};
 
-pub use duration::parse_duration;
 pub(crate) use duration::write_duration;
 pub(crate) use key::closest;
 

@@ -12,9 +12,20 @@ use super::{actor_with_lease, seconds, send_plain, send_single};
 /// The grace period of these tests, in seconds.
 const GRACE: u64 = 1;
 
+/// What became of the holder's lock when its process had ended.
+#[derive(Debug, PartialEq)]
+enum Left {
+    /// Neither released nor taken by anybody.
+    Alone,
+    /// Released as cut.
+    Cut,
+    /// Released, and perhaps taken by the standby already.
+    Free,
+}
+
 /// Two processes, of which the holder of the singleton is told to end in the middle of `task`; answers how long that
-/// took, and how its lock ended. However it ends: no overlap, and the other one goes on.
-async fn told_to_end(site: &Site, task: Task) -> (f64, Option<String>) {
+/// took, and what became of its lock. However it ends: no overlap, and the other one goes on.
+async fn told_to_end(site: &Site, task: Task) -> (f64, Left) {
     let number = task.n;
     send_single(site, [task]).await;
     let setup =
@@ -28,7 +39,12 @@ async fn told_to_end(site: &Site, task: Task) -> (f64, Option<String>) {
     let asked = holder.terminate();
     let (_, at) = holder.exit_within(Duration::from_secs(GRACE + 10)).await;
     let after = site.store().lock("queue/single").expect("a lock");
-    let ended = (after.owner == before.owner).then_some(after.ended).flatten();
+    let left = match after.ended.as_deref() {
+        _ if after.owner != before.owner => Left::Free,
+        Some("clean") => Left::Free,
+        Some(_) => Left::Cut,
+        None => Left::Alone,
+    };
 
     site.allow("go");
     send_single(site, [Task::new(99)]).await;
@@ -40,7 +56,7 @@ async fn told_to_end(site: &Site, task: Task) -> (f64, Option<String>) {
     assert_single(&runs);
     assert!(runs.iter().filter(|run| run.m == number).all(|run| run.to.is_some()));
     assert_eq!(site.store().counts("single").dead, 0);
-    (seconds(asked, at), ended)
+    (seconds(asked, at), left)
 }
 
 /// §5.4: a run that waits is dropped and joined, and its lock released as cut.
@@ -48,8 +64,8 @@ async fn told_to_end(site: &Site, task: Task) -> (f64, Option<String>) {
 async fn a_run_of_three_grace_periods_is_dropped_and_its_lock_released_as_cut() {
     let site = Site::new();
     // The second time, by the other host, it finds its file.
-    let (took, ended) = told_to_end(&site, Task::new(1).wait_for(&site.path("go"))).await;
-    assert_eq!(ended.as_deref(), Some("cut"));
+    let (took, left) = told_to_end(&site, Task::new(1).wait_for(&site.path("go"))).await;
+    assert_eq!(left, Left::Cut);
     let runs = site.runs("single");
     assert_eq!(runs[0].how.as_deref(), Some("dropped"));
     assert!(took >= GRACE as f64, "it was given its grace period: {took} s");
@@ -65,12 +81,12 @@ async fn a_run_of_three_grace_periods_is_dropped_and_its_lock_released_as_cut() 
 #[tokio::test]
 async fn a_run_that_blocks_for_three_grace_periods_is_waited_for() {
     let site = Site::new();
-    let (took, ended) = told_to_end(&site, Task::new(1).block(GRACE * 3_000)).await;
+    let (took, left) = told_to_end(&site, Task::new(1).block(GRACE * 3_000)).await;
     let runs = site.runs("single");
     assert_eq!(runs.iter().filter(|run| run.m == 1).count(), 1, "it was not repeated: {runs:?}");
     assert_eq!(runs[0].how.as_deref(), Some("end"));
     assert!(took < GRACE as f64 + 10.0, "{took} s");
-    assert_eq!(ended.as_deref(), Some("clean"), "it ended by itself, and its verdict is with the store");
+    assert_eq!(left, Left::Free, "it ended by itself, and its verdict is with the store");
 }
 
 /// §5.4: a run that blocks its thread for ever cannot be dropped: the process ends all the same, and only the end of the
@@ -79,9 +95,9 @@ async fn a_run_that_blocks_for_three_grace_periods_is_waited_for() {
 async fn a_run_that_blocks_for_ever_ends_with_its_process_and_its_lock_is_left_to_expire() {
     let site = Site::new();
     let go = site.path("go");
-    let (took, ended) = told_to_end(&site, Task::new(1).then(bus_tests::task::Step::BlockUntil(go))).await;
+    let (took, left) = told_to_end(&site, Task::new(1).then(bus_tests::task::Step::BlockUntil(go))).await;
     assert!(took < GRACE as f64 + 10.0, "{took} s");
-    assert_eq!(ended, None, "nobody released it");
+    assert_eq!(left, Left::Alone, "nobody released it");
     let runs = site.runs("single");
     assert_eq!(runs[0].how.as_deref(), Some("exit"));
     assert_eq!(runs.iter().filter(|run| run.m == 1).count(), 2, "it was delivered again: {runs:?}");

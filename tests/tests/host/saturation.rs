@@ -16,10 +16,10 @@ async fn a_lock_is_renewed_while_every_worker_thread_is_blocked() {
     let site = Site::new();
     let blocked = Task::new(1).block(6_500).then(Step::Check).then(Step::Send(1));
     send_single(&site, [blocked]).await;
-    send_plain(&site, (10..20).map(|n| Task::new(n).block(6_500))).await;
     let setup = actor_with_lease(&site, &["single", "plain"], 2).env("TOKIO_WORKER_THREADS", "2");
     let mut holder = setup.start();
     site.begun("single", 1).await;
+    send_plain(&site, [Task::new(2).block(6_000)]).await;
     until_true("the other thread is blocked too", || !site.runs("plain").is_empty()).await;
     let mut standby = actor_with_lease(&site, &["single"], 2).start();
     standby.started().await;

@@ -116,13 +116,12 @@ async fn survivors_do_not_pass_the_lock_around() {
 #[tokio::test]
 async fn when_all_but_one_leave_at_once_nothing_overlaps() {
     let site = Site::new();
-    let hosts: Vec<_> = (0..4).map(|_| actor_with_lease(&site, &["single"], 20).start()).collect();
-    for host in &hosts {
+    let mut leaving: Vec<_> = (0..4).map(|_| actor_with_lease(&site, &["single"], 20).start()).collect();
+    for host in &leaving {
         host.started().await;
     }
     produce(&site, 0, 60).await;
     site.begun("single", 5).await;
-    let mut leaving = hosts;
     let holder = site.runs("single")[0].p;
     // The one that stays is none that holds the lock now.
     let stays = leaving.iter().position(|host| host.pid() != holder).expect("there are four");
