@@ -14,7 +14,7 @@ use bus::clock::Clock;
 use bus::contract::{ConsumerSpec, OpenOptions, Outgoing, Scheme, Settlement, StoreUrl, Transport};
 use bus::message::{Name, Target, Verdict};
 use bus::{Endpoint, Envelope};
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -51,29 +51,65 @@ fn main() {
     }
 }
 
+/// How much was done, how fast, and at what cost.
+#[derive(Clone, Copy)]
+struct Figure {
+    per_second: f64,
+    /// Of all threads, in µs a message: steadier than the rate where the machine has other things to do.
+    cpu: f64,
+}
+
 /// Takes turns, so that what else the machine does hits both, and prints the medians.
-fn compare(name: &str, rounds: usize, bare: impl Fn() -> f64, ours: impl Fn() -> f64) {
-    let (mut bare_rates, mut our_rates) = (Vec::new(), Vec::new());
+fn compare(name: &str, rounds: usize, bare: impl Fn() -> Figure, ours: impl Fn() -> Figure) {
+    let (mut bare_figures, mut our_figures) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        bare_rates.push(bare());
-        our_rates.push(ours());
+        bare_figures.push(bare());
+        our_figures.push(ours());
     }
-    let median = |rates: &mut Vec<f64>| {
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
+    let median = |mut figures: Vec<f64>| {
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
     };
-    let (bare, ours) = (median(&mut bare_rates), median(&mut our_rates));
+    let rate = |figures: &[Figure]| median(figures.iter().map(|figure| figure.per_second).collect());
+    let cpu = |figures: &[Figure]| median(figures.iter().map(|figure| figure.cpu).collect());
+    let ratio = rate(&our_figures) / rate(&bare_figures);
+    let rounded = |number: f64| (number * 1000.0).round() / 1000.0;
     println!(
         "{}",
         serde_json::json!({
-            "name": name, "bare_per_s": bare.round(), "bus_per_s": ours.round(),
-            "ratio": (ours / bare * 1000.0).round() / 1000.0,
+            "name": name,
+            "bare_per_s": rate(&bare_figures).round(), "bus_per_s": rate(&our_figures).round(),
+            "ratio": rounded(ratio),
+            "bare_cpu_us": rounded(cpu(&bare_figures)), "bus_cpu_us": rounded(cpu(&our_figures)),
         })
     );
 }
 
-fn rate(count: u64, since: Instant) -> f64 {
-    count as f64 / since.elapsed().as_secs_f64()
+/// The beginning of a measurement.
+#[derive(Clone, Copy)]
+struct Meter {
+    start: Instant,
+    cpu: Duration,
+}
+
+impl Meter {
+    fn start() -> Self {
+        Meter { start: Instant::now(), cpu: cpu_time() }
+    }
+
+    fn elapsed(self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn figure(self, count: u64) -> Figure {
+        let cpu = (cpu_time() - self.cpu).as_secs_f64() * 1e6;
+        Figure { per_second: count as f64 / self.start.elapsed().as_secs_f64(), cpu: cpu / count as f64 }
+    }
+}
+
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn payload(number: u64) -> Vec<u8> {
@@ -116,14 +152,14 @@ fn bare_writer(mut connection: Connection, mut queue: mpsc::Receiver<Job>) {
     }
 }
 
-fn bare_sends(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
+fn bare_sends(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
     let directory = tempfile::tempdir().expect("a directory");
     let connection = bare_connection(&directory.path().join("bare.db"));
     let (queue, jobs) = mpsc::channel::<Job>(8192);
     let writer = std::thread::spawn(move || bare_writer(connection, jobs));
     let sent = Arc::new(AtomicU64::new(0));
-    let start = Instant::now();
-    let per_second = runtime.block_on(async {
+    let start = Meter::start();
+    let figure = runtime.block_on(async {
         let callers = (0..CALLERS).map(|_| {
             let (queue, sent) = (queue.clone(), Arc::clone(&sent));
             tokio::spawn(async move {
@@ -138,11 +174,11 @@ fn bare_sends(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
         for caller in callers.collect::<Vec<_>>() {
             caller.await.expect("a caller");
         }
-        rate(sent.load(Ordering::Relaxed), start)
+        start.figure(sent.load(Ordering::Relaxed))
     });
     drop(queue);
     writer.join().expect("the writer");
-    per_second
+    figure
 }
 
 async fn open(directory: &Path) -> Arc<dyn Transport> {
@@ -155,13 +191,13 @@ fn message(queue: &Name, number: u64, clock: &Clock) -> Outgoing {
     Outgoing::new(Target::Queue(queue.clone()), Envelope::new("job", payload(number), clock.wall()))
 }
 
-fn our_sends(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
+fn our_sends(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
     let directory = tempfile::tempdir().expect("a directory");
     runtime.block_on(async {
         let transport = open(directory.path()).await;
         let sender = transport.sender();
         let sent = Arc::new(AtomicU64::new(0));
-        let start = Instant::now();
+        let start = Meter::start();
         let callers = (0..CALLERS).map(|_| {
             let (sender, sent) = (Arc::clone(&sender), Arc::clone(&sent));
             let (queue, clock) = (Name::new("jobs").expect("a name"), Clock::system());
@@ -175,14 +211,14 @@ fn our_sends(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
         for caller in callers.collect::<Vec<_>>() {
             caller.await.expect("a caller");
         }
-        let per_second = rate(sent.load(Ordering::Relaxed), start);
+        let figure = start.figure(sent.load(Ordering::Relaxed));
         transport.close().await;
-        per_second
+        figure
     })
 }
 
 /// Settles a batch and claims the next in one transaction, on one thread, without anything between.
-fn bare_drain(time: Duration) -> f64 {
+fn bare_drain(time: Duration) -> Figure {
     let directory = tempfile::tempdir().expect("a directory");
     let mut connection = bare_connection(&directory.path().join("bare.db"));
     let transaction = connection.transaction().expect("a turn");
@@ -194,7 +230,7 @@ fn bare_drain(time: Duration) -> f64 {
 
     let mut settled = 0;
     let mut claimed: Vec<i64> = Vec::new();
-    let start = Instant::now();
+    let start = Meter::start();
     for token in 1_i64.. {
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("a turn");
@@ -207,11 +243,11 @@ fn bare_drain(time: Duration) -> f64 {
             let now = Clock::system().wall().as_micros();
             let mut claim = transaction
                 .prepare_cached(
-                    "UPDATE m SET visible_at = ?1 + 30000000, attempts = attempts + 1, token = ?3 WHERE id IN
-                     (SELECT id FROM m WHERE visible_at <= ?1 ORDER BY id LIMIT ?2) RETURNING id, attempts, body",
+                    "UPDATE m SET visible_at = ?1 + 30000000, attempts = attempts + 1, token = ?2 WHERE id IN
+                     (SELECT id FROM m WHERE visible_at <= ?1 ORDER BY id LIMIT 100) RETURNING id, attempts, body",
                 )
                 .expect("SQL");
-            let mut rows = claim.query(params![now, BATCH as i64, token]).expect("rows");
+            let mut rows = claim.query((now, token)).expect("rows");
             while let Some(row) = rows.next().expect("a row") {
                 let body: Vec<u8> = row.get(2).expect("a body");
                 std::hint::black_box(body);
@@ -223,11 +259,11 @@ fn bare_drain(time: Duration) -> f64 {
             break;
         }
     }
-    rate(settled, start)
+    start.figure(settled)
 }
 
 /// The same through a consumer: settles a batch while it asks for the next.
-fn our_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
+fn our_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
     let directory = tempfile::tempdir().expect("a directory");
     runtime.block_on(async {
         let transport = open(directory.path()).await;
@@ -243,7 +279,7 @@ fn our_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
         let consumer = transport.consumer(spec).await.expect("a consumer");
         let stop = CancellationToken::new();
         let mut settled = 0;
-        let start = Instant::now();
+        let start = Meter::start();
         let mut claimed = consumer.receive(BATCH, &stop).await.expect("messages");
         while start.elapsed() < time && settled + (claimed.len() as u64) < BACKLOG as u64 {
             let settlements: Vec<_> = claimed
@@ -254,8 +290,8 @@ fn our_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
             settled += answers.into_iter().filter(Result::is_ok).count() as u64;
             claimed = next.expect("messages");
         }
-        let per_second = rate(settled, start);
+        let figure = start.figure(settled);
         transport.close().await;
-        per_second
+        figure
     })
 }

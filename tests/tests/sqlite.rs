@@ -6,10 +6,10 @@ mod claims;
 mod fences;
 #[path = "sqlite/files.rs"]
 mod files;
+#[path = "sqlite/processes.rs"]
+mod heavy_processes;
 #[path = "sqlite/locks.rs"]
 mod locks;
-#[path = "sqlite/processes.rs"]
-mod processes;
 #[path = "sqlite/sending.rs"]
 mod sending;
 #[path = "sqlite/store.rs"]

@@ -27,7 +27,7 @@ struct Other {
 impl Other {
     fn start(role: &str, file: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["processes::another_process", "--exact", "--nocapture", "--test-threads=1"])
+            .args(["heavy_processes::another_process", "--exact", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .env(FILE, file)
             .stdin(Stdio::piped())

@@ -138,17 +138,54 @@ async fn a_send_dropped_before_its_turn_is_withdrawn() {
     assert_eq!(store.depth("jobs").await.ready, 1);
 }
 
+/// One bad message among a hundred that ride together: it fails, they do not.
+#[tokio::test]
+async fn a_message_that_the_store_refuses_fails_alone() {
+    let store = Store::with(&["jobs"]).await;
+    store
+        .sql()
+        .execute_batch(
+            "CREATE TRIGGER refuse BEFORE INSERT ON bus_message WHEN NEW.type = 'bad'
+             BEGIN SELECT RAISE(ABORT, 'refused'); END",
+        )
+        .unwrap();
+    let gate = std::fs::File::open(store.directory.path().join("bus.db.lock")).unwrap();
+    gate.lock().unwrap();
+    let sender = store.transport.sender();
+    let sends = (0..100).map(|number| {
+        let mut message = command("jobs", &number.to_string());
+        if number == 50 {
+            message.envelope.message_type = "bad".into();
+        }
+        sender.send(vec![message])
+    });
+    let mut sending = Box::pin(join_all(sends));
+    assert!(futures_util::poll!(&mut sending).is_pending());
+    gate.unlock().unwrap();
+    let failed: Vec<_> = sending
+        .await
+        .into_iter()
+        .enumerate()
+        .filter_map(|(number, mut answers)| answers.remove(0).err().map(|e| (number, e.kind())))
+        .collect();
+    assert_eq!(failed, [(50, ErrorKind::Internal)]);
+    let received = receive(&store.consumer("jobs").await, 200).await;
+    let expected: Vec<_> = (0..100).filter(|number| *number != 50).map(|number| number.to_string()).collect();
+    assert_eq!(bodies(&received), expected);
+}
+
+/// More than the queue holds: the callers behind it wait, and are served in their turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_callers_get_an_answer_each() {
     let store = Store::new().await;
     let sender = store.transport.sender();
-    let answers = join_all((0..2000).map(|number| {
+    let answers = join_all((0..10_000).map(|number| {
         let message = command(if number % 2 == 0 { "even" } else { "odd" }, &number.to_string());
         sender.send(vec![message])
     }))
     .await;
     assert!(answers.iter().all(|answer| answer.len() == 1 && answer[0].is_ok()));
-    assert_eq!((store.depth("even").await.ready, store.depth("odd").await.ready), (1000, 1000));
+    assert_eq!((store.depth("even").await.ready, store.depth("odd").await.ready), (5000, 5000));
 }
 
 #[tokio::test]

@@ -115,7 +115,8 @@ fn claim(tx: &mut Tx<'_>, request: &Request) -> rusqlite::Result<Result<Claimed>
 fn wake_delayed(tx: &mut Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<()> {
     let due: Vec<i64> = tx
         .statement(include_str!("sql/delayed_due.sql"))?
-        .query_map((endpoint.0, tx.wall.as_micros(), DUE_AT_ONCE as i64), |row| row.get(0))?
+        .query_map((endpoint.0, tx.wall.as_micros()), |row| row.get(0))?
+        .take(DUE_AT_ONCE)
         .collect::<rusqlite::Result<_>>()?;
     for id in &due {
         tx.execute(include_str!("sql/delayed_to_ready.sql"), [id])?;
@@ -159,21 +160,16 @@ fn lapsed(tx: &Tx<'_>, request: &Request, limit: usize) -> rusqlite::Result<Vec<
     let endpoint = request.endpoint;
     let fence = request.term.map(|term| fence_column(term.fence));
     tx.statement(include_str!("sql/claim_lapsed.sql"))?
-        .query_map(
-            (endpoint.first(), endpoint.last(), tx.boot, nanos(tx.now), fence, limit as i64),
-            ClaimedRow::read,
-        )?
+        .query_map((endpoint.first(), endpoint.last(), tx.boot, nanos(tx.now), fence), ClaimedRow::read)?
+        .take(limit)
         .collect()
 }
 
 fn ready(tx: &Tx<'_>, endpoint: EndpointId, after: i64, limit: usize) -> rusqlite::Result<Vec<ClaimedRow>> {
-    let mut statement = tx.statement(include_str!("sql/claim_ready.sql"))?;
-    let mut rows = statement.query((after, endpoint.last(), limit as i64))?;
-    let mut found = Vec::with_capacity(limit.min(1024));
-    while let Some(row) = rows.next()? {
-        found.push(ClaimedRow::read(row)?);
-    }
-    Ok(found)
+    tx.statement(include_str!("sql/claim_ready.sql"))?
+        .query_map((after, endpoint.last()), ClaimedRow::read)?
+        .take(limit)
+        .collect()
 }
 
 /// Records the claims on `found`, but for what has expired: that is buried, and counted in the answer.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +27,8 @@ const QUEUE: usize = 4096;
 const BATCH: usize = 2048;
 /// How many bytes they may write together: a transaction is held in memory until its commit.
 const BATCH_BYTES: usize = 32 << 20;
+/// From how many callers on waking them one by one from another thread costs more than handing them over.
+const MANY: usize = 8;
 /// How long `close` waits for the thread. It may be waiting for a process that was frozen while it wrote.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -52,11 +55,11 @@ impl Writer {
         let (report, opened) = oneshot::channel();
         let ended = CancellationToken::new();
         let at_end = ended.clone().drop_guard();
-        let runtime = tokio::runtime::Handle::try_current().ok();
+        let runtime = Handle::try_current().ok();
         let run = move || {
             let _at_end = at_end;
             // A clock that tests advance can be read within its runtime only.
-            let _context = runtime.as_ref().map(tokio::runtime::Handle::enter);
+            let _context = runtime.as_ref().map(Handle::enter);
             let file = match StoreFile::open(&config) {
                 Ok(file) => file,
                 Err(e) => return drop(report.send(Err(e))),
@@ -143,6 +146,8 @@ struct Thread {
     known: Known,
     wake: Arc<Wake>,
     teller: Teller,
+    /// That of whoever opened the store.
+    runtime: Option<Handle>,
 }
 
 type Batch = Vec<Box<dyn Work>>;
@@ -164,7 +169,8 @@ enum Refused {
 impl Thread {
     fn new(config: Config, clock: Clock, file: StoreFile, identity: Identity, wake: Arc<Wake>) -> Self {
         let teller = Teller::of(&wake);
-        Thread { config, clock, file: Some(file), identity, known: Known::default(), wake, teller }
+        let runtime = Handle::try_current().ok();
+        Thread { config, clock, file: Some(file), identity, known: Known::default(), wake, teller, runtime }
     }
 
     fn serve(mut self, mut waiting: mpsc::Receiver<Message>) {
@@ -240,9 +246,8 @@ impl Thread {
     fn answer(&mut self, batch: Batch, done: Result<Committed, Error>) {
         match done {
             Ok(Committed { failures, effects }) => {
-                for (work, failure) in batch.into_iter().zip(failures) {
-                    work.answer(failure.map_or(Ok(()), Err));
-                }
+                let ends = failures.into_iter().map(|failure| failure.map_or(Ok(()), Err));
+                self.send_off(Answers(batch.into_iter().zip(ends).collect()));
                 for topic in effects.topics() {
                     self.wake.tell_here(topic);
                 }
@@ -251,10 +256,27 @@ impl Thread {
             Err(e) => {
                 // Whatever it was: a fresh connection knows no more than what is on the disk.
                 self.file = None;
-                for work in batch {
-                    work.answer(Err(e.clone()));
-                }
+                self.send_off(Answers(batch.into_iter().map(|work| (work, Err(e.clone()))).collect()));
             }
+        }
+    }
+
+    /// Wakes the callers: a few from here, many from within their runtime, where waking is cheap.
+    fn send_off(&self, answers: Answers) {
+        match &self.runtime {
+            Some(runtime) if answers.0.len() >= MANY => drop(runtime.spawn(async move { drop(answers) })),
+            _ => drop(answers),
+        }
+    }
+}
+
+/// Answers to a batch, given when dropped: even by a runtime that is shut down before it has come to it.
+struct Answers(Vec<(Box<dyn Work>, Result<()>)>);
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        for (work, end) in self.0.drain(..) {
+            work.answer(end);
         }
     }
 }

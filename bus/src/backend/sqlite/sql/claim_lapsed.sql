@@ -7,4 +7,3 @@ JOIN bus_message AS m ON m.id = c.id
 WHERE c.id > ?1 AND c.id <= ?2
   AND (c.boot <> ?3 OR c.until <= ?4 OR c.fence < ?5)
 ORDER BY c.id
-LIMIT ?6

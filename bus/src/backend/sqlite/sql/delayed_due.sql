@@ -1,1 +1,1 @@
-SELECT id FROM bus_delayed WHERE endpoint = ?1 AND due <= ?2 ORDER BY due LIMIT ?3
+SELECT id FROM bus_delayed WHERE endpoint = ?1 AND due <= ?2 ORDER BY due
