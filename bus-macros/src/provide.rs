@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Path, Type};
 
-use crate::function::{Function, Returns, about, argument_names, at_name, chain, with_errors};
+use crate::function::{Function, Returns, about, argument_names, at_name, chain, extractors, with_errors};
 use crate::value::ident;
 use crate::{attribute, krate, spanned};
 
@@ -66,43 +66,48 @@ fn function(item: TokenStream) -> Result<(Function, Type), Error> {
 
 fn registration(provider: &Provider) -> TokenStream {
     let Provider { krate, scoped, function, product } = provider;
-    let (about, cfgs, name) = (about(krate, &function.name), &function.cfgs, &function.name);
-    let constructor = ident(if *scoped { "scoped" } else { "host" });
+    let (about, cfgs) = (about(krate, &function.name), &function.cfgs);
+    let constructor =
+        ident(if *scoped { "for_message_whose_future_is_send" } else { "for_host_whose_future_is_send" });
     let provides = ident(if is_result(product) { "provides_result" } else { "provides" });
-    let provides = spanned::at(product, quote!(#krate::__private::#provides));
-    let args = chain(function.arguments.iter().map(|ty| argument(provider, ty)));
-    let names = argument_names(function.arguments.len());
-    let pattern = chain(names.iter().map(ToTokens::to_token_stream));
-    let demand = spanned::at(name, quote!(#krate::__private::provider_future_must_be_send));
-    let call = match function.is_async {
-        true => quote!(#name(#(#names),*)),
-        false => quote!(#krate::__private::ready(#name(#(#names),*))),
-    };
-    quote! {
-        #(#cfgs)*
-        #[allow(deprecated)]
-        const _: () = {
-            fn __bus_register() -> #krate::__private::Entry {
-                #krate::__private::Entry::Provider(#krate::__private::Provider::#constructor(
-                    #about,
-                    #provides::<#product>(),
-                    #args,
-                    |#pattern| #demand::<#product>(#call),
-                ))
-            }
-            #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
-        };
-    }
+    let (demands, args) = arguments(provider);
+    let call = call(provider);
+    let provider = spanned::call(
+        &function.name,
+        quote!(#krate::__private::Provider::#constructor),
+        quote!(#about, #krate::__private::#provides::<#product>(), #args, #call),
+    );
+    let items = krate::quiet(&quote! {
+        fn __bus_register() -> #krate::__private::Entry {
+            #demands
+            #krate::__private::Entry::Provider(#provider)
+        }
+        #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
+    });
+    quote!(#(#cfgs)* #items)
 }
 
-fn argument(provider: &Provider, ty: &Type) -> TokenStream {
-    let krate = &provider.krate;
-    let constructor = ident(if provider.scoped { "arg" } else { "host_arg" });
-    let path = spanned::at(ty, quote!(#krate::__private::#constructor));
-    match provider.scoped {
-        true => quote!(#path::<#ty, #krate::__private::Plain>()),
-        false => quote!(#path::<#ty>()),
+/// The arguments, as statements that demand that each can be one, and as a chain.
+fn arguments(provider: &Provider) -> (TokenStream, TokenStream) {
+    let Provider { krate, function, .. } = provider;
+    if provider.scoped {
+        return extractors(krate, &function.arguments, "Plain");
     }
+    let links = function.arguments.iter().map(|ty| quote!(#krate::__private::host_arg::<#ty>()));
+    (TokenStream::new(), chain(links))
+}
+
+/// The call. It points at the function's name, where an error about its future belongs.
+fn call(provider: &Provider) -> TokenStream {
+    let Provider { krate, function, .. } = provider;
+    let name = &function.name;
+    let arguments = argument_names(function.arguments.len());
+    let pattern = chain(arguments.iter().map(ToTokens::to_token_stream));
+    let call = match function.is_async {
+        true => quote!(#name(#(#arguments),*)),
+        false => quote!(#krate::__private::ready(#name(#(#arguments),*))),
+    };
+    spanned::at(name, quote!(|#pattern| #call))
 }
 
 /// Whether the type is a `Result`, by its name: `Result<T>`, `anyhow::Result<T>`, `io::Result<T>`, `MyResult`.

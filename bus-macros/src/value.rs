@@ -52,7 +52,9 @@ pub(crate) struct Count {
 impl FromMeta for Count {
     fn from_meta(item: &Meta) -> Result<Self> {
         match literal(item) {
-            Some(Lit::Int(literal)) if literal.suffix().is_empty() => {
+            Some(Lit::Int(literal))
+                if literal.suffix().is_empty() && !literal.base10_digits().starts_with('-') =>
+            {
                 let value = literal.base10_parse::<u128>().unwrap_or(u128::MAX);
                 Ok(Count { literal: literal.clone(), value: u32::try_from(value).unwrap_or(u32::MAX) })
             }

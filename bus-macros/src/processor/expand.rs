@@ -5,7 +5,8 @@ use quote::{ToTokens, quote};
 use syn::Type;
 
 use super::Processor;
-use crate::function::{about, argument_names, chain};
+use crate::function::{about, argument_names, chain, extractors};
+use crate::krate::quiet;
 use crate::spanned;
 use crate::value::{Checked, SETTINGS, ident};
 
@@ -17,23 +18,27 @@ pub(super) fn registration(processor: &Processor) -> TokenStream {
     let (settings_checks, tuned) = tuned(processor);
     let message = &function.arguments[0];
     let (about, cfgs) = (about(krate, &function.name), &function.cfgs);
-    let (tuning, args, call) = (tuning(processor), arguments(processor), call(processor));
-    quote! {
-        #(#cfgs)*
-        #[allow(deprecated)]
-        const _: () = {
-            #subscription_check
-            const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
-            const __BUS_TUNED: #krate::__private::Tuned = #tuned;
-            #settings_checks
-            fn __bus_register() -> #krate::__private::Entry {
-                #krate::__private::Entry::Processor(#krate::__private::Processor::from_function(
-                    #about, __BUS_SOURCE, #tuning, #args, #call
-                ))
-            }
-            #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
-        };
-    }
+    let kind = if processor.keys.singleton.is_present() { "Singleton" } else { "Plain" };
+    let (demands, args) = extractors(krate, &function.arguments[1..], kind);
+    let tuning = tuning(processor);
+    let (outcome, call) = (outcome(processor), call(processor));
+    let processor = spanned::call(
+        &function.name,
+        quote!(#krate::__private::Processor::whose_future_is_send),
+        quote!(#about, __BUS_SOURCE, #tuning, #args, #outcome, #call),
+    );
+    let items = quiet(&quote! {
+        #subscription_check
+        const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
+        const __BUS_TUNED: #krate::__private::Tuned = #tuned;
+        #settings_checks
+        fn __bus_register() -> #krate::__private::Entry {
+            #demands
+            #krate::__private::Entry::Processor(#processor)
+        }
+        #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
+    });
+    quote!(#(#cfgs)* #items)
 }
 
 /// Where the messages come from: this is what demands that the message is a command, or an event.
@@ -41,13 +46,13 @@ fn source(processor: &Processor) -> (Option<TokenStream>, TokenStream) {
     let Processor { krate, keys, function } = processor;
     let message = &function.arguments[0];
     match &keys.subscription {
-        None => (None, spanned::at(message, quote!(#krate::__private::Source::<#message>::command()))),
+        None => (None, spanned::around(quote!(#krate::__private::Source::<), message, quote!(>::command()))),
         Some(name) => {
             let Checked { check, value } = name.expand(krate, "subscription");
             let name = quote!(#krate::__private::ConstName::new(#value));
             (
                 Some(quote!(const _: () = #check;)),
-                spanned::at(message, quote!(#krate::__private::Source::<#message>::event(#name))),
+                spanned::around(quote!(#krate::__private::Source::<), message, quote!(>::event(#name))),
             )
         }
     }
@@ -61,7 +66,7 @@ fn tuned(processor: &Processor) -> (TokenStream, TokenStream) {
     let mut tuned = quote!(#krate::__private::Tuned::of::<#krate::__private::Default>());
     if let Some(settings) = &keys.settings {
         let ty = settings.resolved(krate);
-        tuned = spanned::at(&settings.0, quote!(#krate::__private::Tuned::of::<#ty>()));
+        tuned = spanned::around(quote!(#krate::__private::Tuned::of::<), &ty, quote!(>()));
         checks.extend(quote!(const __BUS_TYPE: #krate::__private::Tuned = #tuned;));
         tuned = quote!(__BUS_TYPE);
         for setting in SETTINGS {
@@ -134,25 +139,17 @@ fn tuning(processor: &Processor) -> TokenStream {
     quote!(#krate::__private::Tuning::new(__BUS_TUNED, #singleton, #krate::__private::Order::#order, #name))
 }
 
-/// The arguments behind the message, and the demand that each is an extractor.
-fn arguments(processor: &Processor) -> TokenStream {
-    let Processor { krate, keys, function } = processor;
-    let kind = ident(if keys.singleton.is_present() { "Singleton" } else { "Plain" });
-    chain(function.arguments[1..].iter().map(|ty| {
-        let path = spanned::at(ty, quote!(#krate::__private::arg));
-        quote!(#path::<#ty, #krate::__private::#kind>())
-    }))
+/// The demand on what is returned.
+fn outcome(processor: &Processor) -> TokenStream {
+    let Processor { krate, function, .. } = processor;
+    let returned = function.returned();
+    quote!(#krate::__private::outcome::<#returned>())
 }
 
-/// The call, and the demands on what is returned.
+/// The call. It points at the function's name, where an error about its future belongs.
 fn call(processor: &Processor) -> TokenStream {
-    let Processor { krate, function, .. } = processor;
-    let name = &function.name;
-    let arguments = argument_names(function.arguments.len() - 1);
+    let name = &processor.function.name;
+    let arguments = argument_names(processor.function.arguments.len() - 1);
     let pattern = chain(arguments.iter().map(ToTokens::to_token_stream));
-    let returned = function.returned();
-    let demand = spanned::at(name, quote!(#krate::__private::handler_future_must_be_send));
-    quote! {
-        |__bus_message, #pattern| #demand::<#returned>(#name(__bus_message, #(#arguments),*))
-    }
+    spanned::at(name, quote!(|__bus_message, #pattern| #name(__bus_message, #(#arguments),*)))
 }

@@ -9,6 +9,7 @@
 //! * `start`: connects, and starts a pump or a candidate for each processor.
 //! * `candidate`: how a singleton's term becomes a pump.
 //! * `shutdown`: how it ends, step by step.
+//! * `signals`: how the process is asked to end, and made to.
 //! * `report`: what start-up says.
 
 mod builder;
@@ -16,6 +17,7 @@ mod candidate;
 pub mod config;
 mod report;
 mod shutdown;
+mod signals;
 mod start;
 mod wiring;
 

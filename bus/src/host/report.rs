@@ -46,6 +46,29 @@ pub(super) fn lines(
     text
 }
 
+/// The singletons that run only because `locks_reach` permits locks that reach less far than their messages (§5.13 of
+/// the design: allowed, and said).
+pub(super) fn permitted(
+    processors: &[Planned],
+    transports: &[(String, Guarantees)],
+    locks: &LockGuarantees,
+) -> String {
+    let mut text = String::new();
+    for planned in processors.iter().filter(|planned| planned.lock.is_some()) {
+        let (name, messages) = (planned.processor.name, planned.processor.transport);
+        let transport = transports.iter().find(|(name, _)| name == messages);
+        let Some((_, transport)) = transport.filter(|(_, there)| locks.reach < there.reach) else { continue };
+        line(
+            &mut text,
+            format_args!(
+                "locks_reach permits it: the locks of {name} reach only the {}, its messages the whole {}; a second {} that runs it would run it at the same time",
+                locks.reach, transport.reach, locks.reach
+            ),
+        );
+    }
+    text
+}
+
 fn processor(text: &mut String, planned: &Planned) {
     let (processor, settings) = (&planned.processor, &planned.settings);
     let lock = match &planned.lock {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::signals::{self, Listener};
 use super::start::{self, Running};
 use super::wiring::Plan;
 use crate::error::{Error, ErrorKind, Result};
@@ -79,78 +80,30 @@ async fn last_act(running: &mut Running) -> Result<()> {
 
 /// Starts, waits for a signal, stops.
 pub(super) async fn run_until_signalled(plan: Plan) -> Result<()> {
-    let mut signals = Signals::listen()?;
+    let signals = Listener::start(plan.grace).await?;
     let handle = tokio::select! {
         started = start::start(plan) => started?,
-        () = signals.next() => return Ok(()),
+        () = signals.asked.cancelled() => return Ok(()),
     };
+    // Set once, here.
+    let _ = signals.board.set(handle.board().clone());
     tokio::select! {
         outcome = handle.wait() => return outcome,
-        () = signals.next() => {}
+        () = signals.asked.cancelled() => {}
     }
     tracing::info!(target: "bus::host", "asked to stop: draining");
     handle.begin_stop();
     let outcome = tokio::select! {
         outcome = handle.wait() => outcome,
-        () = signals.next() => {
+        () = signals.hurried.cancelled() => {
             tracing::warn!(target: "bus::host", "asked to stop again: the grace period is over");
             handle.hurry();
             handle.wait().await
         }
     };
     match outcome {
-        Err(error) if error.kind() == ErrorKind::Handler => end_process(&error),
+        // Returning would wait for a thread that never ends.
+        Err(error) if error.kind() == ErrorKind::Handler => signals::last_words(&format!("{error:?}")),
         outcome => outcome,
-    }
-}
-
-/// Returning would wait for a thread that never ends.
-#[allow(
-    clippy::print_stderr,
-    reason = "the last words of a process whose subscriber may not get to write any"
-)]
-fn end_process(error: &Error) -> Result<()> {
-    tracing::error!(target: "bus::host", error = ?error, "ending the process");
-    eprintln!("bus: {error:?}");
-    std::process::exit(1)
-}
-
-/// SIGTERM and Ctrl-C.
-struct Signals {
-    #[cfg(unix)]
-    term: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    #[cfg(unix)]
-    fn listen() -> Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let failed = |error| Error::new(ErrorKind::Internal, "cannot listen for signals").caused_by(error);
-        Ok(Signals {
-            term: signal(SignalKind::terminate()).map_err(failed)?,
-            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
-        })
-    }
-
-    #[cfg(unix)]
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn listen() -> Result<Self> {
-        Ok(Signals {})
-    }
-
-    #[cfg(not(unix))]
-    async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
     }
 }

@@ -104,6 +104,9 @@ impl Opened {
         let guarantees: Vec<_> =
             self.transports.iter().map(|(name, transport)| (name.clone(), transport.guarantees())).collect();
         report::say(&report::lines(&plan.processors, &guarantees, plan.fallback, promised.as_ref()));
+        if let Some(locks) = &promised {
+            report::say(&report::permitted(&plan.processors, &guarantees, locks));
+        }
 
         let common = Arc::new(Common {
             transports: self.transports.clone(),
@@ -369,6 +372,7 @@ pub struct HostHandle {
     stop: CancellationToken,
     hurry: CancellationToken,
     ended: watch::Receiver<Option<Result<()>>>,
+    board: Board,
 }
 
 impl HostHandle {
@@ -376,6 +380,7 @@ impl HostHandle {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         let (tell, ended) = watch::channel(None);
         let (bus, transports) = (running.bus.clone(), running.common.transports.clone());
+        let board = running.common.board.clone();
         let (stopped, hurried) = (stop.clone(), hurry.clone());
         tokio::spawn(async move {
             stopped.cancelled().await;
@@ -383,7 +388,12 @@ impl HostHandle {
             // Nobody may be waiting.
             let _ = tell.send(Some(outcome));
         });
-        HostHandle { bus, transports, stop, hurry, ended }
+        HostHandle { bus, transports, stop, hurry, ended, board }
+    }
+
+    /// Shows what runs.
+    pub(super) fn board(&self) -> &Board {
+        &self.board
     }
 
     /// Sends through the host's transports.

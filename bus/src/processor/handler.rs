@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use futures_util::future::BoxFuture;
 
-use super::extract::{Extract, Requirement};
+use super::extract::{Extract, Requirement, not_provided};
 use super::refuse::{NAME_RULE, require};
 use crate::error::{Directive, Error, ErrorKind, Result};
 use crate::message::name::{ConstName, why_invalid};
@@ -88,7 +88,7 @@ impl<M> Clone for Source<M> {
 }
 impl<M> Copy for Source<M> {}
 
-/// One argument. [`arg`] is the only place with the bound on its type, so that a wrong argument is one error.
+/// One argument, as a link of the chain.
 pub trait Arg: Copy + Send + Sync + 'static {
     /// The argument's type.
     type Value: Send;
@@ -98,27 +98,82 @@ pub trait Arg: Copy + Send + Sync + 'static {
     fn extract(delivery: &Delivery) -> impl Future<Output = Result<Self::Value>> + Send;
 }
 
-/// The argument `T` of a processor of kind `C`.
-pub fn arg<T: Extract<C>, C: 'static>() -> impl Arg<Value = T> {
-    ArgOf::<T, C>(PhantomData)
+/// Demands that `T` is an extractor for processors of kind `C`: the only place whose error the user is to see.
+pub fn extractor<T: Extract<C>, C>() {}
+
+/// Asks whether `T` is an extractor, without an error if it is not: [`Probe::link`](LinkToExtractor::link) finds the link to
+/// the extractor if there is one, else the one to nothing.
+///
+/// A bound on the link itself would be an error in each place where the link is passed on. So the demand is made once,
+/// by [`extractor`], and what follows compiles in any case.
+pub struct Probe<T, C>(PhantomData<fn() -> (T, C)>);
+
+impl<T, C> Probe<T, C> {
+    /// Holds nothing.
+    pub const NEW: Self = Probe(PhantomData);
 }
 
-struct ArgOf<T, C>(PhantomData<fn() -> (T, C)>);
+/// Tried first for a `&Probe`.
+pub trait LinkToExtractor<T, C> {
+    /// The argument as an extractor makes it.
+    fn link(&self) -> Link<T, C>;
+}
 
-impl<T, C> Clone for ArgOf<T, C> {
+impl<T: Extract<C>, C: 'static> LinkToExtractor<T, C> for Probe<T, C> {
+    fn link(&self) -> Link<T, C> {
+        Link(PhantomData)
+    }
+}
+
+/// Tried next, since it takes one more reference.
+pub trait LinkToNothing<T> {
+    /// An argument that cannot be made, of a processor that does not compile.
+    fn link(&self) -> NoLink<T>;
+}
+
+impl<T, C> LinkToNothing<T> for &Probe<T, C> {
+    fn link(&self) -> NoLink<T> {
+        NoLink(PhantomData)
+    }
+}
+
+/// An extractor of kind `C`.
+pub struct Link<T, C>(PhantomData<fn() -> (T, C)>);
+
+/// No extractor.
+pub struct NoLink<T>(PhantomData<fn() -> T>);
+
+impl<T, C> Clone for Link<T, C> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T, C> Copy for ArgOf<T, C> {}
+impl<T, C> Copy for Link<T, C> {}
 
-impl<T: Extract<C>, C: 'static> Arg for ArgOf<T, C> {
+impl<T> Clone for NoLink<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for NoLink<T> {}
+
+impl<T: Extract<C>, C: 'static> Arg for Link<T, C> {
     type Value = T;
     fn requires(&self) -> Vec<Requirement> {
         T::requires()
     }
     fn extract(delivery: &Delivery) -> impl Future<Output = Result<T>> + Send {
         T::extract(delivery)
+    }
+}
+
+impl<T: Send + 'static> Arg for NoLink<T> {
+    type Value = T;
+    fn requires(&self) -> Vec<Requirement> {
+        Vec::new()
+    }
+    async fn extract(_: &Delivery) -> Result<T> {
+        Err(not_provided::<T>())
     }
 }
 
@@ -172,6 +227,8 @@ impl Outcome for () {
     }
 }
 
+// Not recommended: else the error would speak of the innermost bound on `E` instead of what to return.
+#[diagnostic::do_not_recommend]
 impl<E: Into<Box<dyn StdError + Send + Sync>> + Send> Outcome for Result<(), E> {
     fn verdict(self) -> Verdict {
         match self {
@@ -195,29 +252,31 @@ pub(super) fn failed(error: Box<dyn StdError + Send + Sync>) -> Verdict {
     }
 }
 
-/// A handler's future as a future of its verdict. The only place with the bounds on what a handler does and returns.
-pub fn handler_future_must_be_send<R: Outcome>(
-    call: impl Future<Output = R> + Send,
-) -> impl Future<Output = Verdict> + Send {
-    async move { call.await.verdict() }
+/// What `R` means for the message. The only place with the bound on what a processor returns: a bound on something that
+/// is then passed on would be an error in each place it is passed to.
+pub fn outcome<R: Outcome>() -> fn(R) -> Verdict {
+    R::verdict
 }
 
-/// A function with its message and its arguments.
-pub(super) struct Typed<M, A, F> {
+/// A function with its message, its arguments and what becomes of its result.
+pub(super) struct Typed<M, A, F, R> {
     pub(super) source: Source<M>,
     pub(super) args: PhantomData<fn() -> A>,
     pub(super) function: F,
+    pub(super) outcome: fn(R) -> Verdict,
 }
 
-impl<M, A, F, Called> Handler for Typed<M, A, F>
+impl<M, A, F, Called, R> Handler for Typed<M, A, F, R>
 where
     M: Send + 'static,
     A: Args,
     F: Fn(M, A::Values) -> Called + Clone + Send + Sync + 'static,
-    Called: Future<Output = Verdict> + Send + 'static,
+    Called: Future<Output = R> + Send + 'static,
+    R: 'static,
 {
     fn call(&self, delivery: Delivery) -> BoxFuture<'static, Verdict> {
         let decode = self.source.decode;
+        let outcome = self.outcome;
         let function = self.function.clone();
         Box::pin(async move {
             let message = match decode(&delivery.envelope.body) {
@@ -227,7 +286,7 @@ where
                 }
             };
             match A::extract(&delivery).await {
-                Ok(values) => function(message, values).await,
+                Ok(values) => outcome(function(message, values).await),
                 Err(error) => failed(error.into()),
             }
         })

@@ -2,7 +2,7 @@
 //!
 //! `#[processor]` writes what this module takes: the function, which message it takes from where, and how each of its
 //! arguments is made. From that comes a [`Handler`], which turns a [`Delivery`](crate::message::Delivery) into a
-//! [`Verdict`](crate::message::Verdict): decode, extract, call, map the result.
+//! [`Verdict`]: decode, extract, call, map the result.
 
 mod extract;
 pub(crate) mod handler;
@@ -114,20 +114,22 @@ impl Tuning {
 }
 
 impl Processor {
-    /// What `#[processor]` calls.
+    /// What `#[processor]` calls, in a name that is to be read in the compiler's error about a future that is not.
     #[doc(hidden)]
-    pub fn from_function<M, A, F, Called>(
+    pub fn whose_future_is_send<M, A, F, Called, R>(
         about: About,
         source: Source<M>,
         tuning: Tuning,
         args: A,
+        outcome: fn(R) -> Verdict,
         function: F,
     ) -> Self
     where
         M: Send + 'static,
         A: Args,
         F: Fn(M, A::Values) -> Called + Clone + Send + Sync + 'static,
-        Called: Future<Output = Verdict> + Send + 'static,
+        Called: Future<Output = R> + Send + 'static,
+        R: 'static,
     {
         Processor {
             name: about.name,
@@ -142,7 +144,7 @@ impl Processor {
             settings: tuning.settings,
             settings_name: tuning.settings_name,
             requires: args.requires(),
-            handler: Arc::new(Typed { source, args: PhantomData::<fn() -> A>, function }),
+            handler: Arc::new(Typed { source, args: PhantomData::<fn() -> A>, function, outcome }),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::ready;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -86,51 +85,36 @@ impl FromHost for Bus {
     }
 }
 
-/// One argument of a host-wide provider; as with handlers, its constructor [`host_arg`] alone has the bound.
-pub trait HostArg: Copy + Send + Sync + 'static {
-    /// The argument's type.
-    type Value: Send;
-    /// See [`FromHost::requires`].
-    fn requires(&self) -> Vec<Requirement>;
-    /// See [`FromHost::from_host`].
-    fn from_host(values: &Values) -> Result<Self::Value>;
+/// One argument of a host-wide provider. Its constructor [`host_arg`] alone has the bound on the type, so that a wrong
+/// one is one error.
+pub struct HostArg<T> {
+    requires: fn() -> Vec<Requirement>,
+    from_host: fn(&Values) -> Result<T>,
 }
 
-/// The argument `T` of a host-wide provider.
-pub fn host_arg<T: FromHost>() -> impl HostArg<Value = T> {
-    Of::<T>(PhantomData)
-}
-
-struct Of<T>(PhantomData<fn() -> T>);
-
-impl<T> Clone for Of<T> {
+impl<T> Clone for HostArg<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T> Copy for Of<T> {}
+impl<T> Copy for HostArg<T> {}
 
-impl<T: FromHost> HostArg for Of<T> {
-    type Value = T;
-    fn requires(&self) -> Vec<Requirement> {
-        T::requires()
-    }
-    fn from_host(values: &Values) -> Result<T> {
-        T::from_host(values)
-    }
+/// The argument `T` of a host-wide provider.
+pub fn host_arg<T: FromHost>() -> HostArg<T> {
+    HostArg { requires: T::requires, from_host: T::from_host }
 }
 
 /// A chain of arguments: `(A, (B, ()))`.
 pub trait HostArgs: Copy + Send + Sync + 'static {
     /// The same chain of values.
-    type Values: Send;
+    type Values;
     /// What all of them require.
     fn requires(&self) -> Vec<Requirement>;
     /// All of them.
     ///
     /// # Errors
     /// If one is not there.
-    fn from_host(values: &Values) -> Result<Self::Values>;
+    fn take(&self, values: &Values) -> Result<Self::Values>;
 }
 
 impl HostArgs for () {
@@ -138,79 +122,44 @@ impl HostArgs for () {
     fn requires(&self) -> Vec<Requirement> {
         Vec::new()
     }
-    fn from_host(_: &Values) -> Result<()> {
+    fn take(&self, _: &Values) -> Result<()> {
         Ok(())
     }
 }
 
-impl<A: HostArg, Rest: HostArgs> HostArgs for (A, Rest) {
-    type Values = (A::Value, Rest::Values);
+impl<T: 'static, Rest: HostArgs> HostArgs for (HostArg<T>, Rest) {
+    type Values = (T, Rest::Values);
     fn requires(&self) -> Vec<Requirement> {
-        let mut all = self.0.requires();
+        let mut all = (self.0.requires)();
         all.extend(self.1.requires());
         all
     }
-    fn from_host(values: &Values) -> Result<Self::Values> {
-        Ok((A::from_host(values)?, Rest::from_host(values)?))
+    fn take(&self, values: &Values) -> Result<Self::Values> {
+        Ok(((self.0.from_host)(values)?, self.1.take(values)?))
     }
 }
 
-/// What a provider returns, and the value in it.
-pub trait Product: Copy + Send + Sync + 'static {
-    /// The function's return type.
-    type Output: Send;
-    /// What it provides.
-    type Value: Send + Sync + 'static;
-    /// The value, or why there is none.
-    ///
-    /// # Errors
-    /// The provider's own.
-    fn value(output: Self::Output) -> Result<Self::Value>;
+/// What a provider returns, and the value in it. The constructors alone have the bounds.
+pub struct Product<R> {
+    id: Requirement,
+    value: fn(R) -> Result<Value>,
 }
-
-struct Plain<T>(PhantomData<fn() -> T>);
-struct Fallible<T>(PhantomData<fn() -> T>);
-
-impl<T> Clone for Plain<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Plain<T> {}
-impl<T> Clone for Fallible<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Fallible<T> {}
 
 /// A provider that returns its value as it is.
-pub fn provides<T: Send + Sync + 'static>() -> impl Product<Output = T> {
-    Plain::<T>(PhantomData)
+pub fn provides<T: Send + Sync + 'static>() -> Product<T> {
+    Product { id: Requirement::host::<T>(), value: |value| Ok(Arc::new(value)) }
 }
 
 /// A provider that returns a `Result`.
-pub fn provides_result<R: ProvidedResult>() -> impl Product<Output = R> {
-    Fallible::<R>(PhantomData)
+pub fn provides_result<R: ProvidedResult>() -> Product<R> {
+    Product { id: Requirement::host::<R::Value>(), value: |result| Ok(Arc::new(unwrapped(result)?)) }
 }
 
-impl<T: Send + Sync + 'static> Product for Plain<T> {
-    type Output = T;
-    type Value = T;
-    fn value(output: T) -> Result<T> {
-        Ok(output)
-    }
-}
-
-impl<R: ProvidedResult> Product for Fallible<R> {
-    type Output = R;
-    type Value = R::Value;
-    fn value(output: R) -> Result<R::Value> {
-        output.provided().map_err(|error| match error.downcast::<Error>() {
-            Ok(ours) => *ours,
-            Err(theirs) => Error::new(ErrorKind::Wiring, "the provider failed").caused_by(theirs),
-        })
-    }
+fn unwrapped<R: ProvidedResult>(result: R) -> Result<R::Value> {
+    result.provided().map_err(|error| match error.downcast::<Error>() {
+        Ok(ours) => *ours,
+        Err(theirs) => Error::new(ErrorKind::Wiring, "the provider failed").caused_by(theirs),
+    })
 }
 
 /// `Result<T, E>` with any error.
@@ -229,6 +178,8 @@ pub trait ProvidedResult: Send + 'static {
     fn provided(self) -> Result<Self::Value, Box<dyn StdError + Send + Sync>>;
 }
 
+// Not recommended: else the error would speak of the innermost bound on `E` instead of what to return.
+#[diagnostic::do_not_recommend]
 impl<T: Send + Sync + 'static, E: Into<Box<dyn StdError + Send + Sync>> + Send + 'static> ProvidedResult
     for Result<T, E>
 {
@@ -238,51 +189,52 @@ impl<T: Send + Sync + 'static, E: Into<Box<dyn StdError + Send + Sync>> + Send +
     }
 }
 
-/// A provider's future as it is. The only place with the bound on it.
-pub fn provider_future_must_be_send<R>(
-    call: impl Future<Output = R> + Send + 'static,
-) -> impl Future<Output = R> + Send + 'static {
-    call
-}
-
 impl Provider {
-    /// A provider for the whole host.
-    pub fn host<P, A, F, Called>(about: About, _: P, args: A, function: F) -> Self
+    /// A provider for the whole host. Its name is to be read in the compiler's error about a future that is not `Send`.
+    #[doc(hidden)]
+    pub fn for_host_whose_future_is_send<R, A, F, Called>(
+        about: About,
+        product: Product<R>,
+        args: A,
+        function: F,
+    ) -> Self
     where
-        P: Product,
+        R: 'static,
         A: HostArgs,
         F: Fn(A::Values) -> Called + Send + Sync + 'static,
-        Called: Future<Output = P::Output> + Send + 'static,
+        Called: Future<Output = R> + Send + 'static,
     {
+        let value = product.value;
         Provider {
             about,
-            provides: Requirement::host::<P::Value>(),
+            provides: product.id,
             requires: args.requires(),
-            build: Build::Host(Arc::new(move |values| {
-                let call = function(A::from_host(values)?);
-                Ok(call.map(|output| Ok(Arc::new(P::value(output)?) as Value)).boxed())
-            })),
+            build: Build::Host(Arc::new(move |values| Ok(function(args.take(values)?).map(value).boxed()))),
         }
     }
 
     /// A provider for each message.
-    pub fn scoped<P, A, F, Called>(about: About, _: P, args: A, function: F) -> Self
+    #[doc(hidden)]
+    pub fn for_message_whose_future_is_send<R, A, F, Called>(
+        about: About,
+        product: Product<R>,
+        args: A,
+        function: F,
+    ) -> Self
     where
-        P: Product,
+        R: 'static,
         A: Args,
         F: Fn(A::Values) -> Called + Clone + Send + Sync + 'static,
-        Called: Future<Output = P::Output> + Send + 'static,
+        Called: Future<Output = R> + Send + 'static,
     {
+        let value = product.value;
         Provider {
             about,
-            provides: Requirement::scoped::<P::Value>(),
+            provides: Requirement { scoped: true, ..product.id },
             requires: args.requires(),
             build: Build::Scoped(Arc::new(move |delivery| {
                 let function = function.clone();
-                Box::pin(async move {
-                    let output = function(A::extract(delivery).await?).await;
-                    Ok(Arc::new(P::value(output)?) as Value)
-                })
+                Box::pin(async move { value(function(A::extract(delivery).await?).await) })
             })),
         }
     }

@@ -1,11 +1,11 @@
 //! Moves one endpoint's messages: receive, run, keep claims alive, **settle** (nothing else does), drain.
 //!
-//! A pump is four kinds of task around one table of [`claims`]:
+//! A pump is four kinds of task around one table of `claims`:
 //!
-//! * [`intake`] claims what there is room for and hands it to the workers;
-//! * [`worker`]s run the pipeline, one message at a time each, as many as `max_concurrent_calls`;
-//! * [`settling`] ends claims, whatever is ready in one batch;
-//! * [`keeping`] extends all claims in one call, a few times a lease.
+//! * `intake` claims what there is room for and hands it to the workers;
+//! * `worker`s run the pipeline, one message at a time each, as many as `max_concurrent_calls`;
+//! * `settling` ends claims, whatever is ready in one batch;
+//! * `keeping` extends all claims in one call, a few times a lease.
 //!
 //! None of them but the workers runs user code, so a handler that blocks its thread delays no claim's extension as long
 //! as one thread is free. Stopping: intake ends and gives back what has not been started; the workers end with what

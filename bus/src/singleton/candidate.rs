@@ -147,9 +147,14 @@ pub struct Stop {
 /// Errors of the lock manager are retried, with jitter, for ever; a panic in `run` is the end of that run and no more.
 /// Dropping the returned future drops a run, too, and releases its lock as cut. It returns when the lock has been
 /// given back, or when nothing is left to try.
-pub async fn candidate<F>(keeper: &Keeper, lock: Lock, stop: Stop, mut run: F)
+///
+/// `run` is a closure that returns a future, rather than an async closure: the future of a function over
+/// `AsyncFnMut` cannot be shown to be `Send` for every lifetime that such a closure lends (Rust 1.95), so that it
+/// could not be spawned.
+pub async fn candidate<F, R>(keeper: &Keeper, lock: Lock, stop: Stop, mut run: F)
 where
-    F: AsyncFnMut(Term) -> HandOver,
+    F: FnMut(Term) -> R,
+    R: Future<Output = HandOver>,
 {
     let mut desk = keeper.enter(lock, stop);
     while let Some(term) = desk.starts.recv().await {
@@ -160,12 +165,13 @@ where
     }
 }
 
-async fn one_run<F>(run: &mut F, term: &Term) -> HandOver
+async fn one_run<F, R>(run: &mut F, term: &Term) -> HandOver
 where
-    F: AsyncFnMut(Term) -> HandOver,
+    F: FnMut(Term) -> R,
+    R: Future<Output = HandOver>,
 {
     // A panic leaves `run` in whatever state it is; the next term calls it anew, as a restarted process would.
-    let running = AssertUnwindSafe(run(term.clone())).catch_unwind();
+    let running = AssertUnwindSafe(async { run(term.clone()).await }).catch_unwind();
     tokio::select! {
         biased;
         ended = running => ended.unwrap_or_else(|_| HandOver::Cut { reason: "the run panicked".to_owned() }),

@@ -24,8 +24,8 @@ pub(super) struct Holding {
     won_by: Ticket,
     /// The instant before the latest confirmed request was sent.
     confirmed: BootInstant,
-    /// A clock jump that no renewal sent after it has answered yet.
-    distrusted_since: Option<BootInstant>,
+    /// The latest request before a clock jump that no renewal sent after it has answered yet.
+    distrusted_after: Option<u64>,
     phase: Phase,
     renewal: Renewal,
     work: Work,
@@ -63,7 +63,7 @@ impl Holding {
             fence,
             won_by,
             confirmed: won_by.sent,
-            distrusted_since: None,
+            distrusted_after: None,
             phase: Phase::Held,
             renewal: Renewal { asked: None, failures: 0, next_at: next_renewal },
             work: Work::Raising { asked: None, failures: 0, next_at: won_by.sent, told_at: None },
@@ -136,11 +136,11 @@ impl Holding {
     }
 
     /// Wall and boot clock parted: nothing is taken in until a renewal that is sent from now on is confirmed.
-    pub(super) fn distrust_clock(&mut self, now: BootInstant, actions: &mut Vec<Action>) {
+    pub(super) fn distrust_clock(&mut self, now: BootInstant, latest: u64, actions: &mut Vec<Action>) {
         if self.is_lost() {
             return;
         }
-        self.distrusted_since = Some(now);
+        self.distrusted_after = Some(latest);
         self.renewal.asked = None;
         self.renewal.next_at = now;
         self.doubt(Doubt::ClockJump, actions);
@@ -342,21 +342,21 @@ impl Holding {
         if self.renewal.asked.is_some_and(|asked| asked.number <= ticket.number) {
             self.renewal.asked = None;
         }
-        if ticket.sent > self.confirmed {
+        if ticket.sent >= self.confirmed {
             self.confirmed = ticket.sent;
             self.renewal.failures = 0;
             self.renewal.next_at = ticket.sent + timing.until_renewal(given.jitter);
         }
-        if let Some(since) = self.distrusted_since {
-            if ticket.sent >= since {
-                self.distrusted_since = None;
+        if let Some(latest) = self.distrusted_after {
+            if ticket.number > latest {
+                self.distrusted_after = None;
             } else {
                 // It was sent before the clocks parted: it counts, but it does not end the doubt.
                 self.renewal.next_at = self.renewal.next_at.min(given.now);
             }
         }
         let confirmed_now = given.now < timing.doubtful_at(self.confirmed);
-        if self.distrusted_since.is_none() && confirmed_now {
+        if self.distrusted_after.is_none() && confirmed_now {
             self.phase = Phase::Held;
         }
         if let Some(run) = self.run() {

@@ -167,6 +167,12 @@ impl Machine {
         if matches!(self.state, State::Finished) {
             return actions;
         }
+        let ends = matches!(event, Event::Stop | Event::LastAct | Event::Abandon);
+        if ends && matches!(self.state, State::Standby { .. }) {
+            // Also if a poll is due just now: nothing is begun that would have to be taken back.
+            self.finish(&mut actions);
+            return actions;
+        }
         self.notice_clock_jump(&given, &mut actions);
         // Time first: an answer read after the deadline must find the term lost.
         self.pass_time(&given, &mut actions);
@@ -181,7 +187,7 @@ impl Machine {
         let jumped =
             before.is_some_and(|before| before.abs_diff(offset) > self.timing.tolerated_jump().as_nanos());
         if jumped && let State::Holding(holding) = &mut self.state {
-            holding.distrust_clock(given.now, actions);
+            holding.distrust_clock(given.now, self.tickets, actions);
         }
     }
 
@@ -239,7 +245,7 @@ impl Machine {
                 if now >= releasing.pointless_at {
                     let then = releasing.then;
                     actions.push(Action::Tell(Notice::LeftToExpire));
-                    self.after_release(given, then);
+                    self.stand_by(given, then);
                     return true;
                 }
                 if now >= releasing.again_at {
@@ -294,7 +300,7 @@ impl Machine {
                     if let Some((_, ended)) = releasing.term {
                         actions.push(Action::Tell(Notice::Released { ended }));
                     }
-                    self.after_release(given, then);
+                    self.stand_by(given, then);
                 }
             }
             Event::ReleaseUnknown { ticket } => {
@@ -368,7 +374,7 @@ impl Machine {
         match outcome {
             Outcome::Stays => false,
             Outcome::Gone => {
-                self.after_release(given, Then::Poll);
+                self.stand_by(given, Then::Poll);
                 true
             }
             Outcome::Release(ended, then) => {
@@ -382,13 +388,13 @@ impl Machine {
         let State::Holding(holding) = &self.state else { return };
         if holding.is_refused() {
             // The store has said that it is not ours: there is nothing to release.
-            self.after_release(given, then);
+            self.stand_by(given, then);
             return;
         }
         let pointless_at = self.timing.expires_at(holding.confirmed());
         if given.now >= pointless_at {
             actions.push(Action::Tell(Notice::LeftToExpire));
-            self.after_release(given, then);
+            self.stand_by(given, then);
             return;
         }
         self.state = State::Releasing(Releasing {
@@ -400,10 +406,6 @@ impl Machine {
             pointless_at,
             then,
         });
-    }
-
-    fn after_release(&mut self, given: &Given, then: Then) {
-        self.stand_by(given, then);
     }
 
     fn stand_by(&mut self, given: &Given, then: Then) {

@@ -233,7 +233,7 @@ async fn a_failing_message_backs_off_and_dies_at_the_limit() {
         .await;
     store.until("dead", |depth| depth.dead == 1).await;
     pump.stop().await;
-    let times = times.lock();
+    let times = times.lock().clone();
     assert_eq!(times.len(), 5);
     let pauses: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     for (pause, full) in pauses.iter().zip([1, 2, 4, 8]) {

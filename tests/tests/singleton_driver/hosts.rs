@@ -6,12 +6,12 @@ use std::time::Duration;
 use bus::clock::{BootInstant, Clock};
 use bus::contract::{LockId, Owner};
 use bus::singleton::{HandOver, Keeper, Lock, LockTiming, Standing, Stop, Term, candidate};
-use bus::{Error, ErrorKind};
+use bus::{Endpoint, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::scripted::{Locks, Store};
+use super::scripted::{Locks, Row, Store};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(20);
 
@@ -43,6 +43,7 @@ pub(crate) struct Started {
 struct Log {
     started: Vec<Started>,
     running: Vec<&'static str>,
+    ended: Vec<BootInstant>,
     overlaps: usize,
 }
 
@@ -71,8 +72,9 @@ impl Runs {
         self.until(|log| log.started.get(n - 1).cloned()).await
     }
 
-    pub(crate) async fn nobody_runs(&self) {
-        self.until(|log| log.running.is_empty().then_some(())).await;
+    /// Waits until the n-th end of a run, and says when it was.
+    pub(crate) async fn end_of(&self, n: usize) -> BootInstant {
+        self.until(|log| log.ended.get(n - 1).copied()).await
     }
 
     async fn until<T>(&self, found: impl Fn(&Log) -> Option<T>) -> T {
@@ -93,7 +95,7 @@ impl Runs {
         log.started.push(Started { host, fence, owner, at, term: term.clone() });
         drop(log);
         self.changed.send_replace(());
-        Running { runs: self.clone(), host }
+        Running { runs: self.clone(), host, clock: clock.clone() }
     }
 }
 
@@ -101,6 +103,7 @@ impl Runs {
 struct Running {
     runs: Runs,
     host: &'static str,
+    clock: Clock,
 }
 
 impl Drop for Running {
@@ -109,6 +112,7 @@ impl Drop for Running {
         if let Some(index) = log.running.iter().position(|host| *host == self.host) {
             log.running.remove(index);
         }
+        log.ended.push(self.clock.now());
         drop(log);
         self.runs.changed.send_replace(());
     }
@@ -140,19 +144,35 @@ impl World {
     }
 
     pub(crate) fn host_with(&self, name: &'static str, kind: Kind, locks: Locks) -> Host {
+        self.host_behind(name, kind, locks, None)
+    }
+
+    /// A host whose endpoint's row is `row`.
+    pub(crate) fn host_behind(
+        &self,
+        name: &'static str,
+        kind: Kind,
+        locks: Locks,
+        row: Option<Arc<Row>>,
+    ) -> Host {
         let keeper = Arc::new(Keeper::in_current_runtime(self.clock.clone()));
         let id = LockId::from("queue/rebuild");
         let timing = LockTiming::new(LEASE);
-        let lock = Lock::new(Arc::new(locks.clone()), id, timing).expect("the defaults fit").named(name);
+        let mut lock = Lock::new(Arc::new(locks.clone()), id, timing).expect("the defaults fit").named(name);
+        if let Some(row) = row {
+            lock = lock.fenced(row, Arc::new(endpoint()));
+        }
         let (standing, stop) = (lock.standing(), Stop::default());
         let (runs, clock) = (self.runs.clone(), self.clock.clone());
         let (its_keeper, its_stop) = (Arc::clone(&keeper), stop.clone());
         let task = tokio::spawn(async move {
-            candidate(&its_keeper, lock, its_stop, async |term| {
+            candidate(&its_keeper, lock, its_stop, |term| {
                 let running = runs.enter(name, &term, &clock);
-                let hand_over = behave(kind, &term).await;
-                drop(running);
-                hand_over
+                async move {
+                    let hand_over = behave(kind, &term).await;
+                    drop(running);
+                    hand_over
+                }
             })
             .await;
         });
@@ -186,4 +206,8 @@ async fn behave(kind: Kind, term: &Term) -> HandOver {
         cut.cancelled().await;
     }
     HandOver::Cut { reason: "lost".to_owned() }
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint::queue("rebuild").expect("a good name")
 }

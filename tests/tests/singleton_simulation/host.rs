@@ -1,10 +1,8 @@
 //! One simulated process: the machine itself, two clocks, and the runs it was told to start.
 
-use std::collections::HashMap;
-
 use bus::clock::BootInstant;
 use bus::singleton::machine::Machine;
-use bus::singleton::protocol::{Deadlines, Given, RunId};
+use bus::singleton::protocol::{Deadlines, Given, RunId, Ticket};
 use uuid::Uuid;
 
 use super::chance::Chance;
@@ -68,7 +66,7 @@ pub(crate) struct Host {
     pub(crate) tick_generation: u64,
     pub(crate) next_tick: u64,
     /// When each request really left, by this host's clock: the judge's own notes.
-    pub(crate) sent: HashMap<u64, u64>,
+    sent: Vec<(u64, u64)>,
     /// The latest confirmed request of the present term, likewise.
     pub(crate) confirmed: u64,
     pub(crate) entropy: Chance,
@@ -91,7 +89,7 @@ impl Host {
             partitioned_until: 0,
             tick_generation: 0,
             next_tick: 0,
-            sent: HashMap::new(),
+            sent: Vec::new(),
             confirmed: 0,
             entropy,
         }
@@ -124,6 +122,29 @@ impl Host {
 
     pub(crate) fn run_mut(&mut self, id: RunId) -> Option<&mut Run> {
         self.runs.iter_mut().find(|run| run.id == id)
+    }
+
+    /// Notes that a request leaves now.
+    pub(crate) fn note_sent(&mut self, ticket: Ticket, at: u64) {
+        let clock = self.clock(at);
+        self.sent.push((ticket.number, clock));
+    }
+
+    /// When a request left, by this host's clock.
+    pub(crate) fn sent_at(&self, ticket: Ticket) -> u64 {
+        self.sent.iter().rev().find(|(number, _)| *number == ticket.number).map_or(0, |(_, clock)| *clock)
+    }
+
+    /// A new process remembers nothing.
+    pub(crate) fn restart(&mut self, machine: Machine) {
+        self.alive = true;
+        self.incarnation += 1;
+        self.machine = machine;
+        self.runs.clear();
+        self.sent.clear();
+        self.thawed_at = None;
+        self.frozen_until = 0;
+        self.next_tick = u64::MAX;
     }
 
     pub(crate) fn is_frozen(&self, at: u64) -> bool {

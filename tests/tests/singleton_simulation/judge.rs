@@ -29,6 +29,8 @@ pub(crate) enum Broken {
     PromisedTooLong,
     /// A run started before the row carried its fence.
     StartedUnfenced,
+    /// The machine wants to be woken at once, again and again.
+    Spins,
     /// Nobody ran within the bound after the healing.
     NotAlive,
     /// The lock went on changing hands after the bound.
@@ -98,22 +100,32 @@ pub(crate) enum Count {
     Settled,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counts(pub(crate) HashMap<Count, u64>);
+/// How often each kind of thing happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts([u64; COUNTS]);
+
+/// As many as there are kinds.
+pub(crate) const COUNTS: usize = Count::Settled as usize + 1;
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts([0; COUNTS])
+    }
+}
 
 impl Counts {
     pub(crate) fn add(&mut self, count: Count) {
-        *self.0.entry(count).or_default() += 1;
+        self.0[count as usize] += 1;
     }
 
     pub(crate) fn merge(&mut self, other: &Counts) {
-        for (count, n) in &other.0 {
-            *self.0.entry(*count).or_default() += n;
+        for (sum, n) in self.0.iter_mut().zip(other.0) {
+            *sum += n;
         }
     }
 
     pub(crate) fn of(&self, count: Count) -> u64 {
-        self.0.get(&count).copied().unwrap_or(0)
+        self.0[count as usize]
     }
 }
 
@@ -121,6 +133,8 @@ impl Counts {
 pub(crate) struct Judge {
     pub(crate) counts: Counts,
     pub(crate) verdict: Option<Verdict>,
+    /// Only what a user would see counts, not what the judge knows about the machine's duties.
+    pub(crate) consequences_only: bool,
     /// Fences and whose they are; in the order of the grants.
     owners: HashMap<u64, Uuid>,
     highest_granted: u64,
@@ -165,7 +179,7 @@ impl Judge {
                 format!("host {host} starts under {fence}, after a start under {highest}")
             });
         }
-        if row < fence && at >= self.excused_until {
+        if row < fence && at >= self.excused_until && !self.consequences_only {
             self.broke(Broken::StartedUnfenced, at, || {
                 format!("host {host} starts under {fence}, row {row}")
             });
@@ -198,7 +212,7 @@ impl Judge {
     }
 
     pub(crate) fn promised(&mut self, at: u64, host: usize, owned_until: u64, confirmed: u64) {
-        if owned_until > confirmed + LEASE * 3 / 4 {
+        if owned_until > confirmed + LEASE * 3 / 4 && !self.consequences_only {
             self.broke(Broken::PromisedTooLong, at, || {
                 format!("host {host} owns until {owned_until}, confirmed at {confirmed}")
             });

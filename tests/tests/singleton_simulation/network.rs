@@ -12,8 +12,9 @@ use super::world::{Happens, Request, World};
 
 impl World {
     pub(crate) fn send(&mut self, host: usize, ticket: Ticket, request: Request) {
-        let clock = self.hosts[host].clock(self.at);
-        self.hosts[host].sent.insert(ticket.number, clock);
+        if !matches!(request, Request::Write { .. }) {
+            self.hosts[host].note_sent(ticket, self.at);
+        }
         let copies = self.copies(host, self.plan.lost_request, Count::RequestLost);
         for _ in 0..copies {
             let delay = self.delay();

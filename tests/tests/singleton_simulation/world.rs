@@ -338,15 +338,7 @@ impl World {
         if self.hosts[host].alive {
             return;
         }
-        let slot = &mut self.hosts[host];
-        slot.alive = true;
-        slot.incarnation += 1;
-        slot.machine = Machine::new(timing());
-        slot.runs.clear();
-        slot.sent.clear();
-        slot.thawed_at = None;
-        slot.frozen_until = 0;
-        slot.next_tick = u64::MAX;
+        self.hosts[host].restart(Machine::new(timing()));
         self.tell(|| format!("host {host}: starts"));
         self.step(host, Event::Tick);
     }
@@ -390,6 +382,10 @@ impl World {
         let at = self.at;
         let given = self.hosts[host].given(at);
         let actions = self.hosts[host].machine.step(given, event);
+        if self.hosts[host].machine.wakes_at().is_some_and(|wakes_at| wakes_at <= given.now) {
+            let standing = self.hosts[host].machine.standing();
+            self.judge.broke(Broken::Spins, at, || format!("host {host}, {standing:?} after {event:?}"));
+        }
         if self.trace.is_some() && !(actions.is_empty() && event == Event::Tick) {
             let standing = self.hosts[host].machine.standing();
             self.tell(|| format!("host {host}: {event:?} -> {actions:?}, {standing:?}"));
@@ -511,19 +507,18 @@ impl World {
     }
 
     fn answered(&mut self, host: usize, mut event: Event) {
-        let sent_at = |host: &Host, ticket: Ticket| host.sent.get(&ticket.number).copied().unwrap_or(0);
         let before = self.hosts[host].machine.standing();
         match &mut event {
             Event::Renewed { ticket } => {
                 let slot = &mut self.hosts[host];
-                slot.confirmed = slot.confirmed.max(sent_at(slot, *ticket));
+                slot.confirmed = slot.confirmed.max(slot.sent_at(*ticket));
                 if self.plan.mutation == Some(Mutation::InstantAfterAnswer) {
                     ticket.sent = bus::clock::BootInstant::from_nanos(slot.clock(self.at));
                 }
             }
             Event::Acquired { ticket, .. } if before == Standing::Acquiring => {
                 let slot = &mut self.hosts[host];
-                slot.confirmed = sent_at(slot, *ticket);
+                slot.confirmed = slot.sent_at(*ticket);
             }
             Event::FenceHeldByOtherLock { .. } => self.judge.counts.add(Count::OtherLockWaited),
             _ => {}

@@ -1,17 +1,37 @@
-//! A fail point for demonstrations and tests: the process freezes itself in the middle of a commit.
+//! A fail point for demonstrations and tests: a program is called in the middle of each commit, and may stop there.
 
-use std::path::Path;
+use std::fmt;
+use std::sync::OnceLock;
 
-/// Stops this process (SIGSTOP) if `BUS_FAILPOINT_COMMIT` names a file that exists. The file is removed first, so that
-/// it happens once. Called after a singleton's settlement has been written and before its commit: with the gate passed
-/// and SQLite's write lock held.
-pub fn before_commit() {
-    let Some(name) = std::env::var_os("BUS_FAILPOINT_COMMIT") else { return };
-    if std::fs::remove_file(Path::new(&name)).is_err() {
-        return;
+type Hook = Box<dyn Fn() + Send + Sync>;
+
+static HOOK: OnceLock<Hook> = OnceLock::new();
+
+/// There is one hook in a process, and it is set already.
+#[derive(Debug)]
+pub struct AlreadySet;
+
+impl fmt::Display for AlreadySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the fail point has its hook already")
     }
-    tracing::warn!("fail point: frozen inside a commit");
-    if let Err(e) = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP) {
-        tracing::error!(error = %e, "fail point: cannot stop this process");
+}
+
+impl std::error::Error for AlreadySet {}
+
+/// Has `hook` called in every transaction of this process that writes, on the thread that writes: after everything has
+/// been written and before the commit, with the gate passed and SQLite's write lock held. Whoever stops there keeps
+/// all processes waiting that share the file.
+///
+/// # Errors
+/// [`AlreadySet`] the second time.
+pub fn before_commit(hook: impl Fn() + Send + Sync + 'static) -> Result<(), AlreadySet> {
+    HOOK.set(Box::new(hook)).map_err(|_| AlreadySet)
+}
+
+/// Called by the writer.
+pub(super) fn reached() {
+    if let Some(hook) = HOOK.get() {
+        hook();
     }
 }

@@ -82,7 +82,6 @@ pub(super) fn settle(
     if let Err(lost) = claims.check_term(tx)? {
         return Ok(settlements.iter().map(|_| Err(lost.clone())).collect());
     }
-    tx.settled_fenced |= claims.term.is_some();
     settlements.iter().map(|settlement| settle_one(tx, claims, settlement, max_body)).collect()
 }
 

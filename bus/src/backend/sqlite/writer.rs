@@ -325,9 +325,7 @@ fn attempt(
     }
     tx.finish().map_err(all)?;
     #[cfg(feature = "failpoints")]
-    if tx.settled_fenced {
-        super::failpoint::before_commit();
-    }
+    super::failpoint::reached();
     run(connection, "COMMIT").map_err(|e| Refused::All(of_commit(e)))?;
     Ok(failures)
 }

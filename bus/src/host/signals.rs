@@ -1,0 +1,160 @@
+//! SIGTERM and Ctrl-C, heard on a thread of their own.
+//!
+//! A runtime whose every worker thread is blocked by a handler delivers no signal and fires no timer. A process that was
+//! asked to end has to end all the same, so this thread has a small runtime for itself, and the last word.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::start::Board;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How long after the grace period the process is ended from here. All steps of a shutdown take less, if there is a
+/// thread to take them (7 s at most); and the promise is 10 s.
+const BEYOND: Duration = Duration::from_secs(8);
+
+/// Hears signals for as long as it lives.
+pub(super) struct Listener {
+    /// Fires at the first signal.
+    pub(super) asked: CancellationToken,
+    /// Fires at the second.
+    pub(super) hurried: CancellationToken,
+    /// Shows what runs, for the last words.
+    pub(super) board: Arc<OnceLock<Board>>,
+    _over: DropGuard,
+}
+
+impl Listener {
+    /// Begins to listen; `grace` is how long a shutdown may wait for what runs.
+    pub(super) async fn start(grace: Duration) -> Result<Self> {
+        let (asked, hurried, over) =
+            (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let board = Arc::new(OnceLock::new());
+        let thread = Thread {
+            grace,
+            asked: asked.clone(),
+            hurried: hurried.clone(),
+            over: over.clone(),
+            board: Arc::clone(&board),
+        };
+        let (tell, told) = oneshot::channel();
+        let spawned =
+            std::thread::Builder::new().name("bus-signals".to_owned()).spawn(move || thread.run(tell));
+        spawned.map_err(failed)?;
+        told.await.map_err(failed)??;
+        Ok(Listener { asked, hurried, board, _over: over.drop_guard() })
+    }
+}
+
+fn failed(source: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Internal, "cannot listen for signals").caused_by(source)
+}
+
+/// What the thread works with.
+struct Thread {
+    grace: Duration,
+    asked: CancellationToken,
+    hurried: CancellationToken,
+    over: CancellationToken,
+    board: Arc<OnceLock<Board>>,
+}
+
+impl Thread {
+    fn run(self, tell: oneshot::Sender<Result<()>>) {
+        // That nobody waits for the answer any more changes nothing.
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(tell.send(Err(failed(error)))),
+        };
+        runtime.block_on(async {
+            match Signals::listen() {
+                Ok(signals) => {
+                    drop(tell.send(Ok(())));
+                    self.listen(signals).await;
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+        });
+    }
+
+    async fn listen(&self, mut signals: Signals) {
+        tokio::select! {
+            () = self.over.cancelled() => return,
+            () = signals.next() => self.asked.cancel(),
+        }
+        let mut end = Instant::now() + self.grace + BEYOND;
+        loop {
+            tokio::select! {
+                () = self.over.cancelled() => return,
+                () = tokio::time::sleep_until(end) => self.end_process(),
+                () = signals.next() => {
+                    self.hurried.cancel();
+                    end = end.min(Instant::now() + BEYOND);
+                }
+            }
+        }
+    }
+
+    /// The locks of singletons are left to their leases, and messages to those of their claims.
+    fn end_process(&self) {
+        let running = self.board.get().map(Board::running).unwrap_or_default();
+        last_words(&format!(
+            "the process was asked to end and does not come to it, since its threads are blocked; ending it. It runs: {}",
+            running.join("; ")
+        ));
+    }
+}
+
+/// Ends the process.
+#[allow(
+    clippy::print_stderr,
+    reason = "the last words of a process whose subscriber may not get to write any"
+)]
+pub(super) fn last_words(text: &str) -> ! {
+    tracing::error!(target: "bus::host", "{text}");
+    eprintln!("bus: {text}");
+    std::process::exit(1)
+}
+
+/// SIGTERM and Ctrl-C.
+struct Signals {
+    #[cfg(unix)]
+    term: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn listen() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            term: signal(SignalKind::terminate()).map_err(failed)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+        })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn listen() -> Result<Self> {
+        Ok(Signals {})
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! How near the SQLite backend comes to what the file itself allows: each figure beside a bare loop, written here, that
+//! does the least possible, in the same run on the same disk. One JSON line per figure; what counts are the ratios.
+//!
+//! `cargo bench -p bus-tests --bench sqlite [-- send|drain] [--seconds N] [--rounds N]`
+
+#![allow(clippy::print_stdout, reason = "the figures are the output")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bus::clock::Clock;
+use bus::contract::{ConsumerSpec, OpenOptions, Outgoing, Scheme, Settlement, StoreUrl, Transport};
+use bus::message::{Name, Target, Verdict};
+use bus::{Endpoint, Envelope};
+use rusqlite::{Connection, TransactionBehavior, params};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+const CALLERS: usize = 256;
+const BATCH: usize = 100;
+const BACKLOG: usize = 400_000;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let number = |name: &str, default: u64| {
+        let at = args.iter().position(|arg| arg == name)?;
+        args.get(at + 1)?.parse().ok().or(Some(default))
+    };
+    let time = Duration::from_secs(number("--seconds", 2).unwrap_or(2));
+    let rounds = usize::try_from(number("--rounds", 5).unwrap_or(5)).unwrap_or(5);
+    let wanted = |name: &str| {
+        !args.iter().any(|arg| arg == "send" || arg == "drain") || args.iter().any(|arg| arg == name)
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    if wanted("send") {
+        compare("send, 256 callers", rounds, || bare_sends(&runtime, time), || our_sends(&runtime, time));
+    }
+    if wanted("drain") {
+        compare(
+            "claim and settle, batches of 100",
+            rounds,
+            || bare_drain(time),
+            || our_drain(&runtime, time),
+        );
+    }
+}
+
+/// Takes turns, so that what else the machine does hits both, and prints the medians.
+fn compare(name: &str, rounds: usize, bare: impl Fn() -> f64, ours: impl Fn() -> f64) {
+    let (mut bare_rates, mut our_rates) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        bare_rates.push(bare());
+        our_rates.push(ours());
+    }
+    let median = |rates: &mut Vec<f64>| {
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    };
+    let (bare, ours) = (median(&mut bare_rates), median(&mut our_rates));
+    println!(
+        "{}",
+        serde_json::json!({
+            "name": name, "bare_per_s": bare.round(), "bus_per_s": ours.round(),
+            "ratio": (ours / bare * 1000.0).round() / 1000.0,
+        })
+    );
+}
+
+fn rate(count: u64, since: Instant) -> f64 {
+    count as f64 / since.elapsed().as_secs_f64()
+}
+
+fn payload(number: u64) -> Vec<u8> {
+    format!(r#"{{"id":{number:>8},"customer":"cust-0042","sku":"SKU-99-XYZ","qty":3,"total":129.5,"note":"abcdef"}}"#)
+        .into_bytes()
+}
+
+fn bare_connection(file: &Path) -> Connection {
+    let connection = Connection::open(file).expect("a file");
+    connection
+        .execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;
+             CREATE TABLE m (id INTEGER PRIMARY KEY, visible_at INTEGER NOT NULL DEFAULT 0,
+                             attempts INTEGER NOT NULL DEFAULT 0, token INTEGER, body BLOB NOT NULL)",
+        )
+        .expect("a table");
+    connection
+}
+
+type Job = (Vec<u8>, oneshot::Sender<i64>);
+
+/// A thread that commits whatever is queued together, and nothing else.
+fn bare_writer(mut connection: Connection, mut queue: mpsc::Receiver<Job>) {
+    let mut answers = Vec::new();
+    while let Some(first) = queue.blocking_recv() {
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("a turn");
+        {
+            let mut insert = transaction.prepare_cached("INSERT INTO m (body) VALUES (?1)").expect("SQL");
+            let mut next = Some(first);
+            while let Some((body, reply)) = next {
+                answers.push((reply, insert.insert([body]).expect("a row")));
+                next = if answers.len() < 4096 { queue.try_recv().ok() } else { None };
+            }
+        }
+        transaction.commit().expect("a commit");
+        for (reply, id) in answers.drain(..) {
+            let _ = reply.send(id);
+        }
+    }
+}
+
+fn bare_sends(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
+    let directory = tempfile::tempdir().expect("a directory");
+    let connection = bare_connection(&directory.path().join("bare.db"));
+    let (queue, jobs) = mpsc::channel::<Job>(8192);
+    let writer = std::thread::spawn(move || bare_writer(connection, jobs));
+    let sent = Arc::new(AtomicU64::new(0));
+    let start = Instant::now();
+    let per_second = runtime.block_on(async {
+        let callers = (0..CALLERS).map(|_| {
+            let (queue, sent) = (queue.clone(), Arc::clone(&sent));
+            tokio::spawn(async move {
+                while start.elapsed() < time {
+                    let (reply, answer) = oneshot::channel();
+                    let body = payload(sent.fetch_add(1, Ordering::Relaxed));
+                    queue.send((body, reply)).await.expect("the writer");
+                    answer.await.expect("an answer");
+                }
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.expect("a caller");
+        }
+        rate(sent.load(Ordering::Relaxed), start)
+    });
+    drop(queue);
+    writer.join().expect("the writer");
+    per_second
+}
+
+async fn open(directory: &Path) -> Arc<dyn Transport> {
+    let url = StoreUrl::parse(&format!("sqlite://{}", directory.join("bus.db").display())).expect("a URL");
+    let open = Scheme::find("sqlite").expect("the backend").transport.expect("a transport");
+    open(&url, &OpenOptions::new(Clock::system())).await.expect("a store")
+}
+
+fn message(queue: &Name, number: u64, clock: &Clock) -> Outgoing {
+    Outgoing::new(Target::Queue(queue.clone()), Envelope::new("job", payload(number), clock.wall()))
+}
+
+fn our_sends(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
+    let directory = tempfile::tempdir().expect("a directory");
+    runtime.block_on(async {
+        let transport = open(directory.path()).await;
+        let sender = transport.sender();
+        let sent = Arc::new(AtomicU64::new(0));
+        let start = Instant::now();
+        let callers = (0..CALLERS).map(|_| {
+            let (sender, sent) = (Arc::clone(&sender), Arc::clone(&sent));
+            let (queue, clock) = (Name::new("jobs").expect("a name"), Clock::system());
+            tokio::spawn(async move {
+                while start.elapsed() < time {
+                    let message = message(&queue, sent.fetch_add(1, Ordering::Relaxed), &clock);
+                    sender.send(vec![message]).await.remove(0).expect("sent");
+                }
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.expect("a caller");
+        }
+        let per_second = rate(sent.load(Ordering::Relaxed), start);
+        transport.close().await;
+        per_second
+    })
+}
+
+/// Settles a batch and claims the next in one transaction, on one thread, without anything between.
+fn bare_drain(time: Duration) -> f64 {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut connection = bare_connection(&directory.path().join("bare.db"));
+    let transaction = connection.transaction().expect("a turn");
+    for number in 0..BACKLOG as u64 {
+        let mut insert = transaction.prepare_cached("INSERT INTO m (body) VALUES (?1)").expect("SQL");
+        insert.execute([payload(number)]).expect("a row");
+    }
+    transaction.commit().expect("a commit");
+
+    let mut settled = 0;
+    let mut claimed: Vec<i64> = Vec::new();
+    let start = Instant::now();
+    for token in 1_i64.. {
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("a turn");
+        {
+            let mut settle =
+                transaction.prepare_cached("DELETE FROM m WHERE id = ?1 AND token = ?2").expect("SQL");
+            for id in claimed.drain(..) {
+                settled += settle.execute((id, token - 1)).expect("a row") as u64;
+            }
+            let now = Clock::system().wall().as_micros();
+            let mut claim = transaction
+                .prepare_cached(
+                    "UPDATE m SET visible_at = ?1 + 30000000, attempts = attempts + 1, token = ?3 WHERE id IN
+                     (SELECT id FROM m WHERE visible_at <= ?1 ORDER BY id LIMIT ?2) RETURNING id, attempts, body",
+                )
+                .expect("SQL");
+            let mut rows = claim.query(params![now, BATCH as i64, token]).expect("rows");
+            while let Some(row) = rows.next().expect("a row") {
+                let body: Vec<u8> = row.get(2).expect("a body");
+                std::hint::black_box(body);
+                claimed.push(row.get(0).expect("an id"));
+            }
+        }
+        transaction.commit().expect("a commit");
+        if claimed.is_empty() || start.elapsed() > time {
+            break;
+        }
+    }
+    rate(settled, start)
+}
+
+/// The same through a consumer: settles a batch while it asks for the next.
+fn our_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> f64 {
+    let directory = tempfile::tempdir().expect("a directory");
+    runtime.block_on(async {
+        let transport = open(directory.path()).await;
+        let (queue, clock) = (Name::new("jobs").expect("a name"), Clock::system());
+        for chunk in 0..BACKLOG / 10_000 {
+            let numbers = (chunk * 10_000) as u64..((chunk + 1) * 10_000) as u64;
+            let batch = numbers.map(|number| message(&queue, number, &clock)).collect();
+            for answer in transport.sender().send(batch).await {
+                answer.expect("sent");
+            }
+        }
+        let spec = ConsumerSpec::new(Arc::new(Endpoint::Queue(queue)), Duration::from_secs(30));
+        let consumer = transport.consumer(spec).await.expect("a consumer");
+        let stop = CancellationToken::new();
+        let mut settled = 0;
+        let start = Instant::now();
+        let mut claimed = consumer.receive(BATCH, &stop).await.expect("messages");
+        while start.elapsed() < time && settled + (claimed.len() as u64) < BACKLOG as u64 {
+            let settlements: Vec<_> = claimed
+                .iter()
+                .map(|delivery| Settlement::new(delivery.receipt.clone(), Verdict::Complete))
+                .collect();
+            let (answers, next) = tokio::join!(consumer.settle(settlements), consumer.receive(BATCH, &stop));
+            settled += answers.into_iter().filter(Result::is_ok).count() as u64;
+            claimed = next.expect("messages");
+        }
+        let per_second = rate(settled, start);
+        transport.close().await;
+        per_second
+    })
+}

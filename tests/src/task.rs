@@ -1,0 +1,92 @@
+//! Messages that say what their handler is to do, so that one fixture program serves many tests.
+
+use std::path::{Path, PathBuf};
+
+use bus::prelude::*;
+
+/// What a handler is to do, step by step.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Task {
+    /// Tells tasks apart.
+    pub n: u64,
+    /// What is to be done.
+    pub steps: Vec<Step>,
+}
+
+/// One thing that a handler does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Step {
+    /// Waits, in a way that can be dropped, for so many milliseconds.
+    Sleep(u64),
+    /// Blocks its thread for so many milliseconds.
+    Block(u64),
+    /// Waits, in a way that can be dropped, until the file is there.
+    Await(PathBuf),
+    /// Blocks its thread until the file is there.
+    BlockUntil(PathBuf),
+    /// Sends [`Out`] and writes down what came of it: `sent`, or `not sent` with the error's kind.
+    Send(u64),
+    /// Asks the term, and writes down `held` or `lost`.
+    Check,
+    /// Fails.
+    Fail,
+    /// Ends the process without a word.
+    Abort,
+}
+
+impl Task {
+    /// Task number `n`, which does nothing yet.
+    pub fn new(n: u64) -> Task {
+        Task { n, steps: Vec::new() }
+    }
+
+    /// Then waits for so many milliseconds.
+    #[must_use]
+    pub fn sleep(self, millis: u64) -> Task {
+        self.then(Step::Sleep(millis))
+    }
+
+    /// Then blocks its thread for so many milliseconds.
+    #[must_use]
+    pub fn block(self, millis: u64) -> Task {
+        self.then(Step::Block(millis))
+    }
+
+    /// Then waits for a file.
+    #[must_use]
+    pub fn wait_for(self, file: &Path) -> Task {
+        self.then(Step::Await(file.to_owned()))
+    }
+
+    /// Then does this.
+    #[must_use]
+    pub fn then(mut self, step: Step) -> Task {
+        self.steps.push(step);
+        self
+    }
+}
+
+/// Read by a plain processor.
+#[derive(Clone, Debug, Serialize, Deserialize, Command)]
+#[command(queue = "plain")]
+pub struct Plain(pub Task);
+
+/// Read by a singleton.
+#[derive(Clone, Debug, Serialize, Deserialize, Command)]
+#[command(queue = "single")]
+pub struct Single(pub Task);
+
+/// Read by the singleton subscriptions `first` and `second`.
+#[derive(Clone, Debug, Serialize, Deserialize, Event)]
+#[event(topic = "happened")]
+pub struct Happened(pub Task);
+
+/// What a handler sends; nobody reads it.
+#[derive(Clone, Debug, Serialize, Deserialize, Command)]
+#[command(queue = "out")]
+pub struct Out(pub u64);
+
+/// Travels by a transport of its own.
+#[derive(Clone, Debug, Serialize, Deserialize, Command)]
+#[command(queue = "invoice", transport = "billing")]
+pub struct Invoice(pub u64);

@@ -1,0 +1,8 @@
+//~ "Did you mean `queue`?"
+use bus::prelude::*;
+
+#[derive(Serialize, Deserialize, Command)]
+#[command(queu = "rebuild-cache")]
+struct RebuildCache;
+
+fn main() {}

@@ -1,0 +1,4 @@
+//~ "no external crate `biling`"
+bus::handlers!(bus_trybuild, biling);
+
+fn main() {}

@@ -1,0 +1,3 @@
+bus::handlers!(bus_trybuild, serde = "no-such-package");
+
+fn main() {}

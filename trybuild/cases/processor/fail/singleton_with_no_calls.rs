@@ -1,0 +1,11 @@
+//~ "a singleton runs one message at a time: it has no `max_concurrent_calls`"
+use bus::prelude::*;
+
+#[derive(Serialize, Deserialize, Command)]
+#[command(queue = "rebuild-cache")]
+struct RebuildCache;
+
+#[processor(singleton, max_concurrent_calls = 0)]
+async fn rebuild_cache(_message: RebuildCache) {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+//~ "`#[provide]` stands on a free function, and this is none"
+use bus::prelude::*;
+
+#[provide]
+struct Catalog;
+
+fn main() {}
