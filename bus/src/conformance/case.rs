@@ -6,8 +6,16 @@ use std::time::Duration;
 use crate::contract::BoxFuture;
 use crate::error::Error;
 
-/// How long a case may take, by tokio's clock, before it is said to hang.
+/// How many random histories a case tries, unless `BUS_TEST_CASES` says otherwise.
+const HISTORIES: u32 = 64;
+
+/// How long a case with as many histories may take, by tokio's clock, before it is said to hang.
 const LONGEST_CASE: Duration = Duration::from_secs(600);
+
+/// How many random histories a case tries.
+pub(super) fn histories() -> u32 {
+    std::env::var("BUS_TEST_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(HISTORIES)
+}
 
 /// What a case found: nothing, or what was seen instead of what is promised.
 pub type Checked<T = ()> = Result<T, Failure>;
@@ -117,7 +125,9 @@ pub enum Outcome {
 impl<S: Setup> Case<S> {
     /// Tries it on a store.
     pub async fn run(&self, subject: &S::Subject) -> Outcome {
-        match tokio::time::timeout(LONGEST_CASE, self.try_run(subject)).await {
+        match tokio::time::timeout(LONGEST_CASE * (histories() / HISTORIES).max(1), self.try_run(subject))
+            .await
+        {
             Ok(Ok(None)) => Outcome::Passed,
             Ok(Ok(Some(need))) => Outcome::Unavailable(format!("the store has no {need:?}")),
             Ok(Err(seen)) => Outcome::Failed(self.failure(&seen.0)),

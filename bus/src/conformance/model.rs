@@ -72,6 +72,8 @@ struct Message {
     ordered: bool,
     /// Its time to live had passed when it was sent.
     expired: bool,
+    /// It was claimed and released.
+    released: bool,
 }
 
 impl Message {
@@ -82,6 +84,7 @@ impl Message {
             alone: false,
             ordered: wait == Wait::No,
             expired,
+            released: false,
         }
     }
 
@@ -103,9 +106,11 @@ impl Message {
         }
     }
 
-    /// It is where sending put it: it has never been tried, or only claimed and released.
-    fn is_fresh(&self) -> bool {
-        self.ordered && self.must_be_available() && !self.waits_for_another_try()
+    /// It is where sending put it: it has never been tried. What one host has released may be behind what another has
+    /// already looked at, but for strict order.
+    fn is_fresh(&self, order: Order) -> bool {
+        let in_place = order == Order::Strict || !self.released;
+        self.ordered && in_place && self.must_be_available() && !self.waits_for_another_try()
     }
 }
 
@@ -180,10 +185,11 @@ impl Model {
         if !self.candidates().contains(&number) {
             return Err(format!("message {number} was delivered, and is {:?}", self.messages[number]));
         }
-        let first_fresh = self.messages.iter().position(Message::is_fresh);
+        let order = self.order;
+        let first_fresh = self.messages.iter().position(|message| message.is_fresh(order));
         let claim = self.claims.len();
         let message = &mut self.messages[number];
-        if message.is_fresh()
+        if message.is_fresh(order)
             && let Some(first) = first_fresh
             && first != number
         {
@@ -239,6 +245,7 @@ impl Model {
             End::DeadLetter => Place::Dead,
             End::Release => {
                 message.counts.claims -= 1;
+                message.released = true;
                 Place::Available
             }
             End::Retry(wait) => {

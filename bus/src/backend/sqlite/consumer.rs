@@ -63,8 +63,12 @@ impl SqliteConsumer {
         let now = self.clock.now();
         let mut position = self.position.lock();
         let look_back = position.looked_back.is_none_or(|at| now.since(at) >= LOOK_BACK);
+        let strict = self.spec.order == Order::Strict;
         if look_back {
             position.looked_back = Some(now);
+        }
+        // In strict order the first message is the only one that may come, also when another host has put it back.
+        if look_back || strict {
             position.after = endpoint.first();
         }
         let request = Request {
@@ -72,7 +76,7 @@ impl SqliteConsumer {
             max: max.max(1),
             lease: self.spec.lease,
             term: self.claims.term,
-            strict: self.spec.order == Order::Strict,
+            strict,
             after: position.after,
             look_for_lapsed: look_back,
             token: fresh_token(),

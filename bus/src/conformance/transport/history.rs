@@ -15,7 +15,6 @@ use crate::conformance::{Checked, Failure};
 const MOST_SHRINKS: usize = 300;
 /// And for how long, so that the case ends with what it has found.
 const LONGEST_SHRINKING: Duration = Duration::from_secs(150);
-const HISTORIES: u32 = 64;
 
 pub(super) fn cases() -> Vec<super::Case> {
     cases! {
@@ -39,13 +38,9 @@ async fn singleton_histories_match_the_model(bench: &Bench) -> Checked {
 
 /// Tries random histories; the seed of each is its own, so that a failing one can be had again alone.
 async fn histories(bench: &Bench, reader: Reader) -> Checked {
-    let env = |name| std::env::var(name).ok();
-    let seeds: Vec<u64> = match env("BUS_TEST_SEED").and_then(|seed| seed.parse().ok()) {
+    let seeds: Vec<u64> = match std::env::var("BUS_TEST_SEED").ok().and_then(|seed| seed.parse().ok()) {
         Some(seed) => vec![seed],
-        None => {
-            let count = env("BUS_TEST_CASES").and_then(|count| count.parse().ok()).unwrap_or(HISTORIES);
-            (0..count).map(|_| rand_seed()).collect()
-        }
+        None => (0..crate::conformance::case::histories()).map(|_| rand_seed()).collect(),
     };
     for seed in seeds {
         let steps = History { seed, tried: Vec::new() }.steps()?;

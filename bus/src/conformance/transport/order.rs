@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bench::{Bench, LONG, dead_letter, retry, settle, text};
+use super::bench::{Bench, LONG, dead_letter, retry, settle, text, try_extend};
 use crate::conformance::Checked;
 use crate::conformance::case::{cases, ensure};
 use crate::contract::{Consumer, ConsumerSpec, Due};
@@ -17,6 +17,7 @@ pub(super) fn cases() -> Vec<super::Case> {
         [StrictOrder] the_queue_goes_on_when_its_head_is_done = "Done or dead, the head holds back nothing more.";
         [StrictOrder] a_released_head_comes_first_again = "In strict order a released message stays the first.";
         [StrictOrder] a_lapsed_head_comes_first_again = "In strict order a message whose claim lapsed stays the first.";
+        [StrictOrder] a_head_released_elsewhere_comes_first_again = "In strict order a message released by another host is the first, too.";
         [StrictOrder, Delay] a_delayed_message_does_not_hold_back = "What has not become due yet holds nothing back.";
         relaxed_order_goes_on_during_a_retry = "By default the next message is processed while one waits for its retry.";
     }
@@ -85,6 +86,21 @@ async fn a_lapsed_head_comes_first_again(bench: &Bench) -> Checked {
     let next = strict(bench, &queue, LONG).await?;
     expect_next(bench, &next, "a").await?;
     expect_next(bench, &next, "b").await
+}
+
+async fn a_head_released_elsewhere_comes_first_again(bench: &Bench) -> Checked {
+    let queue = bench.queue("head-elsewhere").await?;
+    bench.send_all(&queue, &["a", "b"]).await?;
+    let first = strict(bench, &queue, LONG).await?;
+    let spec = ConsumerSpec::new(Arc::clone(&queue), LONG).ordered(Order::Strict);
+    let second = bench.other_host.consumer(spec).await?;
+    // The first consumer has already passed the head, when the head comes back without it.
+    let mut lapsed = bench.receive_one(&first).await?;
+    try_extend(&first, &mut lapsed.receipt, bench.timing.moment).await??;
+    let got = bench.receive_one(&second).await?;
+    settle(&second, &got, Verdict::Release).await?;
+    expect_next(bench, &first, "a").await?;
+    expect_next(bench, &first, "b").await
 }
 
 async fn a_delayed_message_does_not_hold_back(bench: &Bench) -> Checked {
