@@ -142,6 +142,25 @@ pub(crate) fn about(krate: &syn::Path, name: &Ident) -> TokenStream {
     ))
 }
 
+/// The arguments of a processor of that kind, as statements that demand extractors and as a chain.
+pub(crate) fn extractors(krate: &syn::Path, types: &[Type], kind: &str) -> (TokenStream, TokenStream) {
+    let kind = ident(kind);
+    let demands = types.iter().map(|ty| {
+        let after = quote!(, #krate::__private::#kind>());
+        crate::spanned::around(quote!(#krate::__private::extractor::<), ty, after)
+    });
+    let links = types.iter().map(|ty| {
+        let probe = quote!(#krate::__private::Probe::<#ty, #krate::__private::#kind>::NEW);
+        quote!((&#probe).link())
+    });
+    let statements = quote! {
+        #[allow(unused_imports, reason = "a processor without further arguments needs neither")]
+        use #krate::__private::{LinkToExtractor as _, LinkToNothing as _};
+        #(#demands;)*
+    };
+    (statements, chain(links))
+}
+
 /// The user's item with its errors and nothing else.
 pub(crate) fn with_errors(item: TokenStream, errors: Error) -> TokenStream {
     let errors = errors.write_errors();

@@ -1,7 +1,8 @@
-//! Where generated code finds `bus`.
+//! Where generated code finds `bus`, and what keeps it quiet.
 
 use proc_macro_crate::{FoundCrate, crate_name};
-use quote::format_ident;
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
 use syn::{Path, parse_quote};
 
 /// The path of `bus` in the crate that is being compiled: what `crate = path` says, else the name it has there.
@@ -16,4 +17,18 @@ pub(crate) fn path(given: Option<&Path>) -> Path {
         Ok(FoundCrate::Itself) | Err(_) => format_ident!("bus"),
     };
     parse_quote!(::#name)
+}
+
+/// Our items, in a scope that adds no name to the user's module, and that no lint is heard of from: much of it carries
+/// the user's spans, so that the compiler would take it for the user's.
+pub(crate) fn quiet(items: &TokenStream) -> TokenStream {
+    quote! {
+        #[allow(
+            deprecated,
+            unused_qualifications,
+            clippy::absolute_paths,
+            reason = "a deprecated function is registered like any other, and all names are written out in full"
+        )]
+        const _: () = { #items };
+    }
 }

@@ -114,8 +114,7 @@ fn expand(input: &DeriveInput, kind: &Kind, message: &Message, errors: Option<Er
         .map(|Checked { value, .. }| quote!(const TRANSPORT: &'static #krate::__private::str = #value;));
     let (derive, constant) = (ident(kind.derive), ident(kind.constant));
     let errors = errors.map(Error::write_errors);
-    quote! {
-        #errors
+    let items = krate::quiet(&quote! {
         #(const _: () = #checks;)*
         #[automatically_derived]
         impl #krate::__private::Message for #ty {
@@ -126,5 +125,6 @@ fn expand(input: &DeriveInput, kind: &Kind, message: &Message, errors: Option<Er
         impl #krate::__private::#derive for #ty {
             const #constant: &'static #krate::__private::str = #name;
         }
-    }
+    });
+    quote!(#errors #items)
 }

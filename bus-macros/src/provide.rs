@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Path, Type};
 
-use crate::function::{Function, Returns, about, argument_names, at_name, chain, with_errors};
+use crate::function::{Function, Returns, about, argument_names, at_name, chain, extractors, with_errors};
 use crate::value::ident;
 use crate::{attribute, krate, spanned};
 
@@ -70,31 +70,31 @@ fn registration(provider: &Provider) -> TokenStream {
     let constructor =
         ident(if *scoped { "for_message_whose_future_is_send" } else { "for_host_whose_future_is_send" });
     let provides = ident(if is_result(product) { "provides_result" } else { "provides" });
-    let args = chain(function.arguments.iter().map(|ty| argument(provider, ty)));
+    let (demands, args) = arguments(provider);
     let call = call(provider);
-    quote! {
-        #(#cfgs)*
-        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
-        const _: () = {
-            fn __bus_register() -> #krate::__private::Entry {
-                #krate::__private::Entry::Provider(#krate::__private::Provider::#constructor(
-                    #about, #krate::__private::#provides::<#product>(), #args, #call
-                ))
-            }
-            #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
-        };
-    }
+    let provider = spanned::call(
+        &function.name,
+        quote!(#krate::__private::Provider::#constructor),
+        quote!(#about, #krate::__private::#provides::<#product>(), #args, #call),
+    );
+    let items = krate::quiet(&quote! {
+        fn __bus_register() -> #krate::__private::Entry {
+            #demands
+            #krate::__private::Entry::Provider(#provider)
+        }
+        #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
+    });
+    quote!(#(#cfgs)* #items)
 }
 
-/// The demand that an argument is one that this kind of provider can take.
-fn argument(provider: &Provider, ty: &Type) -> TokenStream {
-    let krate = &provider.krate;
-    match provider.scoped {
-        true => {
-            quote!(#krate::__private::arg::<<#ty as #krate::__private::Linked<#krate::__private::Plain>>::Link>())
-        }
-        false => quote!(#krate::__private::host_arg::<#ty>()),
+/// The arguments, as statements that demand that each can be one, and as a chain.
+fn arguments(provider: &Provider) -> (TokenStream, TokenStream) {
+    let Provider { krate, function, .. } = provider;
+    if provider.scoped {
+        return extractors(krate, &function.arguments, "Plain");
     }
+    let links = function.arguments.iter().map(|ty| quote!(#krate::__private::host_arg::<#ty>()));
+    (TokenStream::new(), chain(links))
 }
 
 /// The call. It points at the function's name, where an error about its future belongs.

@@ -37,14 +37,14 @@ fn expand(input: &DeriveInput, settings: &Settings, errors: Option<Error>) -> To
     let constants = keys.iter().map(|key| constant(&krate, key));
     let (ty, errors) = (&input.ident, errors.map(Error::write_errors));
     let (generics, arguments, bounds) = input.generics.split_for_impl();
-    quote! {
-        #errors
+    let items = krate::quiet(&quote! {
         #(#checks)*
         #[automatically_derived]
         impl #generics #krate::__private::Settings for #ty #arguments #bounds {
             #(#constants)*
         }
-    }
+    });
+    quote!(#errors #items)
 }
 
 /// The judgement of what was written, pointing at it: whether it can be read, and whether its value makes sense.

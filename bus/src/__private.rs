@@ -12,7 +12,7 @@ pub use inventory::submit;
 
 pub use crate::message::name::{ConstName, why_invalid};
 pub use crate::message::{Command, Event, Message};
-pub use crate::processor::handler::{Linked, Source, arg, outcome};
+pub use crate::processor::handler::{LinkToExtractor, LinkToNothing, Probe, Source, extractor, outcome};
 pub use crate::processor::provide::{host_arg, provides, provides_result};
 pub use crate::processor::refuse::{NAME_RULE, require, unless, valid_duration, valid_name};
 pub use crate::processor::{About, Plain, Processor, Provider, Singleton, Tuning};

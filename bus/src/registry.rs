@@ -193,21 +193,21 @@ fn registered_twice(wiring: &Wiring<'_>, problems: &mut Vec<Problem>) -> BTreeSe
     let mut again = BTreeSet::new();
     for (i, p) in wiring.processors.iter().enumerate() {
         let other = *first.entry((p.file, p.line, p.name, &p.endpoint)).or_insert(p.module_path);
-        if other == p.module_path {
-            continue;
+        if other != p.module_path {
+            again.insert(i);
+            problems.push(twice(p.name, p.file, p.line, other, p.module_path));
         }
-        again.insert(i);
-        problems.push(Problem::at(
-            p.file,
-            p.line,
-            format!(
-                "`{}` is registered twice, as part of `{other}` and of `{}`: both declare its module; declare it in one \
-                 and write `use {} as _;` in the other",
-                p.name, p.module_path, p.krate
-            ),
-        ));
     }
     again
+}
+
+fn twice(name: &str, file: &str, line: u32, one: &str, other: &str) -> Problem {
+    let library = one.split("::").next().unwrap_or(one);
+    let text = format!(
+        "`{name}` is registered twice, as part of `{one}` and of `{other}`: both declare its module; declare it in one \
+         and write `use {library} as _;` in the other"
+    );
+    Problem::at(file, line, text)
 }
 
 fn shared_endpoints(wiring: &Wiring<'_>, twice: &BTreeSet<usize>, problems: &mut Vec<Problem>) {
@@ -237,6 +237,12 @@ fn shared_types(wiring: &Wiring<'_>, problems: &mut Vec<Problem>) {
     let mut first: HashMap<TypeId, &Provider> = HashMap::new();
     for p in wiring.providers {
         let Some(other) = first.insert(p.provides.id, p) else { continue };
+        let place = |p: &Provider| (p.about.file, p.about.line, p.about.name);
+        if place(p) == place(other) {
+            let (one, two) = (other.about.module_path, p.about.module_path);
+            problems.push(twice(p.about.name, p.about.file, p.about.line, one, two));
+            continue;
+        }
         let text = format!(
             "two providers make `{}`, `{}` and `{}` ({}:{}); remove one, or wrap what one of them makes in a type of its \
              own",
@@ -379,3 +385,6 @@ fn no_processors(wiring: &Wiring<'_>, problems: &mut Vec<Problem>) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests;

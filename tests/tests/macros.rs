@@ -39,9 +39,12 @@ struct Config {
     url: String,
 }
 
+#[derive(Default)]
 struct Catalog {
     url: String,
     calls: AtomicUsize,
+    works_made: AtomicUsize,
+    works_alive: AtomicUsize,
 }
 
 #[provide]
@@ -51,26 +54,22 @@ fn config() -> Config {
 
 #[provide]
 async fn catalog(config: Dep<Config>) -> Result<Catalog> {
-    Ok(Catalog { url: config.url.clone(), calls: AtomicUsize::new(0) })
+    Ok(Catalog { url: config.url.clone(), ..Catalog::default() })
 }
 
-static OPEN: AtomicUsize = AtomicUsize::new(0);
-static BUILT: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts how many are alive.
-struct UnitOfWork(MessageId);
+struct UnitOfWork(MessageId, Dep<Catalog>);
 
 impl Drop for UnitOfWork {
     fn drop(&mut self) {
-        OPEN.fetch_sub(1, Ordering::SeqCst);
+        self.1.works_alive.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[provide(scoped)]
-async fn unit_of_work(_catalog: Dep<Catalog>, message: MessageId) -> Result<UnitOfWork, fmt::Error> {
-    OPEN.fetch_add(1, Ordering::SeqCst);
-    BUILT.fetch_add(1, Ordering::SeqCst);
-    Ok(UnitOfWork(message))
+async fn unit_of_work(catalog: Dep<Catalog>, message: MessageId) -> Result<UnitOfWork, fmt::Error> {
+    catalog.works_made.fetch_add(1, Ordering::SeqCst);
+    catalog.works_alive.fetch_add(1, Ordering::SeqCst);
+    Ok(UnitOfWork(message, catalog))
 }
 
 /// Needs what another argument of the same handler needs.
@@ -124,6 +123,34 @@ async fn count_orders(_event: OrderPlaced) {}
 #[processor(subscription = "single", singleton, settings = AsSingleton<Default>, max_concurrent_calls = 1)]
 async fn single(_event: OrderPlaced) {}
 
+/// An error around another one.
+#[derive(Debug)]
+struct Wrapped(bus::Error);
+
+impl fmt::Display for Wrapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("while refusing")
+    }
+}
+
+impl std::error::Error for Wrapped {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[processor(subscription = "refuse")]
+async fn refuse(_event: OrderPlaced) -> Result<(), Wrapped> {
+    Err(Wrapped(bus::Error::dead_letter("the tenant is gone")))
+}
+
+struct Reluctant;
+
+#[provide]
+async fn reluctant(config: Dep<Config>) -> Result<Reluctant, &'static str> {
+    if config.url == "nowhere" { Err("not there") } else { Ok(Reluctant) }
+}
+
 fn processor(name: &str) -> Processor {
     registry::processors().into_iter().find(|p| p.name == name).expect("it is annotated above")
 }
@@ -170,15 +197,23 @@ fn what_is_annotated_is_found_with_its_place_and_settings() {
 #[test]
 fn processors_come_in_the_same_order_each_time() {
     let names: Vec<_> = registry::processors().iter().map(|p| p.name).collect();
-    assert_eq!(names, ["count_orders", "send_receipt", "single", "rebuild_cache"]);
+    assert_eq!(names, ["count_orders", "refuse", "send_receipt", "single", "rebuild_cache"]);
 }
 
 #[tokio::test]
 async fn the_function_stays_callable() {
-    let catalog = Catalog { url: String::new(), calls: AtomicUsize::new(0) };
-    let catalog = Dep::new(catalog);
-    count_orders(OrderPlaced { order_id: 1 }).await;
-    assert_eq!(catalog.calls.load(Ordering::SeqCst), 0);
+    let work = unit_of_work(Dep::new(Catalog::default()), MessageId::fresh()).await.unwrap();
+    let audit = Scoped::new(Audit(work.0));
+    let result = send_receipt(
+        OrderPlaced { order_id: 1 },
+        Scoped::new(work),
+        audit,
+        Tenant("acme".to_owned()),
+        DeliveryCount(1),
+        CancellationToken::new(),
+        Headers::new(),
+    );
+    assert!(result.await.is_ok());
 }
 
 #[tokio::test]
@@ -190,12 +225,15 @@ async fn values_given_in_code_come_before_what_is_annotated() {
 
 #[tokio::test]
 async fn a_scoped_value_is_made_once_per_message_and_dropped_with_its_scope() {
+    let host = host().await;
     let (verdict, scope) =
-        deliver("send_receipt", host().await, r#"{"order_id":7}"#, &[("tenant", "acme")]).await;
+        deliver("send_receipt", host.clone(), r#"{"order_id":7}"#, &[("tenant", "acme")]).await;
     assert!(matches!(verdict, Verdict::Complete), "{verdict:?}");
-    assert_eq!((OPEN.load(Ordering::SeqCst), BUILT.load(Ordering::SeqCst)), (1, 1));
+    let catalog = host.get::<Catalog>().unwrap();
+    let works = || (catalog.works_made.load(Ordering::SeqCst), catalog.works_alive.load(Ordering::SeqCst));
+    assert_eq!(works(), (1, 1));
     scope.clear();
-    assert_eq!(OPEN.load(Ordering::SeqCst), 0);
+    assert_eq!(works(), (1, 0));
 }
 
 #[tokio::test]
@@ -207,4 +245,43 @@ async fn a_result_becomes_a_verdict() {
     let (verdict, _) = deliver("count_orders", host.clone(), "nonsense", &[]).await;
     let Verdict::DeadLetter { reason, error: Some(_) } = verdict else { panic!("{verdict:?}") };
     assert_eq!(reason, "undecodable");
+
+    let (verdict, _) =
+        deliver("send_receipt", host.clone(), r#"{"order_id":0}"#, &[("tenant", "acme")]).await;
+    let Verdict::Retry { after: None, error } = verdict else { panic!("{verdict:?}") };
+    assert_eq!(format!("{error:?}"), "the handler failed\n  caused by: no such order");
+
+    let (verdict, _) =
+        deliver("send_receipt", host.clone(), r#"{"order_id":7}"#, &[("tenant", "later")]).await;
+    assert!(matches!(verdict, Verdict::Retry { after: Some(NINETY), .. }), "{verdict:?}");
+
+    let (verdict, _) = deliver("send_receipt", host, r#"{"order_id":7}"#, &[]).await;
+    let Verdict::DeadLetter { reason, error: Some(_) } = verdict else { panic!("{verdict:?}") };
+    assert_eq!(reason, "it has no header `tenant`");
+}
+
+const NINETY: Duration = Duration::from_secs(90);
+
+#[tokio::test]
+async fn a_directive_is_found_in_whatever_error_it_is_wrapped_in() {
+    let (verdict, _) = deliver("refuse", host().await, r#"{"order_id":7}"#, &[]).await;
+    let Verdict::DeadLetter { reason, error: Some(error) } = verdict else { panic!("{verdict:?}") };
+    assert_eq!(reason, "the tenant is gone");
+    assert!(format!("{error:?}").contains("while refusing"), "{error:?}");
+}
+
+#[test]
+fn this_program_is_wired_soundly() {
+    assert_eq!(registry::check(&registry::processors(), &Values::default()), []);
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_is_named_with_its_place() {
+    let mut values = Values::default();
+    values.insert(Arc::new(Config { url: "nowhere".into() }));
+    let error = HostScope::build(values, &registry::providers()).await.unwrap_err();
+    let text = format!("{error:?}");
+    assert!(text.starts_with("the provider `reluctant` could not make its value (type: "), "{text}");
+    assert!(text.contains("at: tests/tests/macros.rs:"), "{text}");
+    assert!(text.ends_with("caused by: not there"), "{text}");
 }

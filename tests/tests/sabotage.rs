@@ -113,7 +113,7 @@ transport_faults! {
     an_unchecked_fence_is_caught: IgnoreFence =>
         [an_outdated_term_changes_nothing, a_waiting_receive_learns_of_its_end, singleton_histories_match_the_model];
     an_unguarded_send_is_caught: IgnoreGuard =>
-        [a_guarded_send_needs_its_fence, singleton_histories_match_the_model];
+        [a_guarded_send_needs_its_fence, a_raised_fence_stops_what_is_going_on, singleton_histories_match_the_model];
     a_row_without_its_lock_is_caught: IgnoreRowsLock => [another_lock_waits_for_the_row, claims_keep_the_row_bound];
     outgoing_sent_regardless_is_caught: SendOutgoingRegardless =>
         [outgoing_goes_with_its_settlement, an_outdated_settlement_sends_nothing, plain_histories_match_the_model];
@@ -123,6 +123,7 @@ transport_faults! {
     a_replay_that_does_nothing_is_caught: PretendPutBack =>
         [a_letter_put_back_is_as_new, an_expired_letter_put_back_is_delivered, plain_histories_match_the_model];
     an_ignored_stop_is_caught: IgnoreStop => [receive_ends_when_stopped];
+    messages_kept_when_stopped_are_caught: KeepWhenStopped => [a_stop_loses_nothing];
 }
 
 lock_faults! {

@@ -5,7 +5,8 @@ use quote::{ToTokens, quote};
 use syn::Type;
 
 use super::Processor;
-use crate::function::{about, argument_names, chain};
+use crate::function::{about, argument_names, chain, extractors};
+use crate::krate::quiet;
 use crate::spanned;
 use crate::value::{Checked, SETTINGS, ident};
 
@@ -17,24 +18,27 @@ pub(super) fn registration(processor: &Processor) -> TokenStream {
     let (settings_checks, tuned) = tuned(processor);
     let message = &function.arguments[0];
     let (about, cfgs) = (about(krate, &function.name), &function.cfgs);
-    let (tuning, args) = (tuning(processor), arguments(processor));
+    let kind = if processor.keys.singleton.is_present() { "Singleton" } else { "Plain" };
+    let (demands, args) = extractors(krate, &function.arguments[1..], kind);
+    let tuning = tuning(processor);
     let (outcome, call) = (outcome(processor), call(processor));
-    quote! {
-        #(#cfgs)*
-        #[allow(deprecated, reason = "a deprecated function is registered like any other")]
-        const _: () = {
-            #subscription_check
-            const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
-            const __BUS_TUNED: #krate::__private::Tuned = #tuned;
-            #settings_checks
-            fn __bus_register() -> #krate::__private::Entry {
-                #krate::__private::Entry::Processor(#krate::__private::Processor::whose_future_is_send(
-                    #about, __BUS_SOURCE, #tuning, #args, #outcome, #call
-                ))
-            }
-            #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
-        };
-    }
+    let processor = spanned::call(
+        &function.name,
+        quote!(#krate::__private::Processor::whose_future_is_send),
+        quote!(#about, __BUS_SOURCE, #tuning, #args, #outcome, #call),
+    );
+    let items = quiet(&quote! {
+        #subscription_check
+        const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
+        const __BUS_TUNED: #krate::__private::Tuned = #tuned;
+        #settings_checks
+        fn __bus_register() -> #krate::__private::Entry {
+            #demands
+            #krate::__private::Entry::Processor(#processor)
+        }
+        #krate::__private::submit! { #krate::__private::Registration(__bus_register) }
+    });
+    quote!(#(#cfgs)* #items)
 }
 
 /// Where the messages come from: this is what demands that the message is a command, or an event.
@@ -42,13 +46,13 @@ fn source(processor: &Processor) -> (Option<TokenStream>, TokenStream) {
     let Processor { krate, keys, function } = processor;
     let message = &function.arguments[0];
     match &keys.subscription {
-        None => (None, spanned::at(message, quote!(#krate::__private::Source::<#message>::command()))),
+        None => (None, spanned::around(quote!(#krate::__private::Source::<), message, quote!(>::command()))),
         Some(name) => {
             let Checked { check, value } = name.expand(krate, "subscription");
             let name = quote!(#krate::__private::ConstName::new(#value));
             (
                 Some(quote!(const _: () = #check;)),
-                spanned::at(message, quote!(#krate::__private::Source::<#message>::event(#name))),
+                spanned::around(quote!(#krate::__private::Source::<), message, quote!(>::event(#name))),
             )
         }
     }
@@ -62,7 +66,7 @@ fn tuned(processor: &Processor) -> (TokenStream, TokenStream) {
     let mut tuned = quote!(#krate::__private::Tuned::of::<#krate::__private::Default>());
     if let Some(settings) = &keys.settings {
         let ty = settings.resolved(krate);
-        tuned = spanned::at(&settings.0, quote!(#krate::__private::Tuned::of::<#ty>()));
+        tuned = spanned::around(quote!(#krate::__private::Tuned::of::<), &ty, quote!(>()));
         checks.extend(quote!(const __BUS_TYPE: #krate::__private::Tuned = #tuned;));
         tuned = quote!(__BUS_TYPE);
         for setting in SETTINGS {
@@ -133,15 +137,6 @@ fn tuning(processor: &Processor) -> TokenStream {
         (Some(ty), true) => format!("{} and inline", compact(&ty.0)),
     };
     quote!(#krate::__private::Tuning::new(__BUS_TUNED, #singleton, #krate::__private::Order::#order, #name))
-}
-
-/// The arguments behind the message, and the demand that each is an extractor.
-fn arguments(processor: &Processor) -> TokenStream {
-    let Processor { krate, keys, function } = processor;
-    let kind = ident(if keys.singleton.is_present() { "Singleton" } else { "Plain" });
-    chain(function.arguments[1..].iter().map(|ty| {
-        quote!(#krate::__private::arg::<<#ty as #krate::__private::Linked<#krate::__private::#kind>>::Link>())
-    }))
 }
 
 /// The demand on what is returned.

@@ -7,7 +7,7 @@ use crate::contract::BoxFuture;
 use crate::error::Error;
 
 /// How long a case may take, by tokio's clock, before it is said to hang.
-const LONGEST_CASE: Duration = Duration::from_secs(300);
+const LONGEST_CASE: Duration = Duration::from_secs(600);
 
 /// What a case found: nothing, or what was seen instead of what is promised.
 pub type Checked<T = ()> = Result<T, Failure>;

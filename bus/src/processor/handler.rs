@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use futures_util::future::BoxFuture;
 
-use super::extract::{Extract, Requirement};
+use super::extract::{Extract, Requirement, not_provided};
 use super::refuse::{NAME_RULE, require};
 use crate::error::{Directive, Error, ErrorKind, Result};
 use crate::message::name::{ConstName, why_invalid};
@@ -92,40 +92,73 @@ impl<M> Copy for Source<M> {}
 pub trait Arg: Copy + Send + Sync + 'static {
     /// The argument's type.
     type Value: Send;
-    /// The link: it holds nothing.
-    const LINK: Self;
     /// See [`Extract::requires`].
     fn requires(&self) -> Vec<Requirement>;
     /// See [`Extract::extract`].
     fn extract(delivery: &Delivery) -> impl Future<Output = Result<Self::Value>> + Send;
 }
 
-/// The link for an extractor of kind `C`.
+/// Demands that `T` is an extractor for processors of kind `C`: the only place whose error the user is to see.
+pub fn extractor<T: Extract<C>, C>() {}
+
+/// Asks whether `T` is an extractor, without an error if it is not: [`Probe::link`](LinkToExtractor::link) finds the link to
+/// the extractor if there is one, else the one to nothing.
 ///
-/// The macros name a link as `<T as Linked<C>>::Link`, so that a type that is no extractor is one error: the compiler
-/// asks no further about a type that it could not make out.
-pub trait Linked<C> {
-    /// The link.
-    type Link: Arg<Value = Self>;
+/// A bound on the link itself would be an error in each place where the link is passed on. So the demand is made once,
+/// by [`extractor`], and what follows compiles in any case.
+pub struct Probe<T, C>(PhantomData<fn() -> (T, C)>);
+
+impl<T, C> Probe<T, C> {
+    /// Holds nothing.
+    pub const NEW: Self = Probe(PhantomData);
 }
 
-impl<T: Extract<C>, C: 'static> Linked<C> for T {
-    type Link = ArgOf<T, C>;
+/// Tried first for a `&Probe`.
+pub trait LinkToExtractor<T, C> {
+    /// The argument as an extractor makes it.
+    fn link(&self) -> Link<T, C>;
 }
 
-/// The only [`Arg`].
-pub struct ArgOf<T, C>(PhantomData<fn() -> (T, C)>);
+impl<T: Extract<C>, C: 'static> LinkToExtractor<T, C> for Probe<T, C> {
+    fn link(&self) -> Link<T, C> {
+        Link(PhantomData)
+    }
+}
 
-impl<T, C> Clone for ArgOf<T, C> {
+/// Tried next, since it takes one more reference.
+pub trait LinkToNothing<T> {
+    /// An argument that cannot be made, of a processor that does not compile.
+    fn link(&self) -> NoLink<T>;
+}
+
+impl<T, C> LinkToNothing<T> for &Probe<T, C> {
+    fn link(&self) -> NoLink<T> {
+        NoLink(PhantomData)
+    }
+}
+
+/// An extractor of kind `C`.
+pub struct Link<T, C>(PhantomData<fn() -> (T, C)>);
+
+/// No extractor.
+pub struct NoLink<T>(PhantomData<fn() -> T>);
+
+impl<T, C> Clone for Link<T, C> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T, C> Copy for ArgOf<T, C> {}
+impl<T, C> Copy for Link<T, C> {}
 
-impl<T: Extract<C>, C: 'static> Arg for ArgOf<T, C> {
+impl<T> Clone for NoLink<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for NoLink<T> {}
+
+impl<T: Extract<C>, C: 'static> Arg for Link<T, C> {
     type Value = T;
-    const LINK: Self = ArgOf(PhantomData);
     fn requires(&self) -> Vec<Requirement> {
         T::requires()
     }
@@ -134,9 +167,14 @@ impl<T: Extract<C>, C: 'static> Arg for ArgOf<T, C> {
     }
 }
 
-/// A link of the chain.
-pub fn arg<A: Arg>() -> A {
-    A::LINK
+impl<T: Send + 'static> Arg for NoLink<T> {
+    type Value = T;
+    fn requires(&self) -> Vec<Requirement> {
+        Vec::new()
+    }
+    async fn extract(_: &Delivery) -> Result<T> {
+        Err(not_provided::<T>())
+    }
 }
 
 /// A chain of arguments: `(A, (B, ()))`.
@@ -189,6 +227,8 @@ impl Outcome for () {
     }
 }
 
+// Not recommended: else the error would speak of the innermost bound on `E` instead of what to return.
+#[diagnostic::do_not_recommend]
 impl<E: Into<Box<dyn StdError + Send + Sync>> + Send> Outcome for Result<(), E> {
     fn verdict(self) -> Verdict {
         match self {

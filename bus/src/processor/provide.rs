@@ -114,7 +114,7 @@ pub trait HostArgs: Copy + Send + Sync + 'static {
     ///
     /// # Errors
     /// If one is not there.
-    fn values(&self, values: &Values) -> Result<Self::Values>;
+    fn take(&self, values: &Values) -> Result<Self::Values>;
 }
 
 impl HostArgs for () {
@@ -122,7 +122,7 @@ impl HostArgs for () {
     fn requires(&self) -> Vec<Requirement> {
         Vec::new()
     }
-    fn values(&self, _: &Values) -> Result<()> {
+    fn take(&self, _: &Values) -> Result<()> {
         Ok(())
     }
 }
@@ -134,8 +134,8 @@ impl<T: 'static, Rest: HostArgs> HostArgs for (HostArg<T>, Rest) {
         all.extend(self.1.requires());
         all
     }
-    fn values(&self, values: &Values) -> Result<Self::Values> {
-        Ok(((self.0.from_host)(values)?, self.1.values(values)?))
+    fn take(&self, values: &Values) -> Result<Self::Values> {
+        Ok(((self.0.from_host)(values)?, self.1.take(values)?))
     }
 }
 
@@ -178,6 +178,8 @@ pub trait ProvidedResult: Send + 'static {
     fn provided(self) -> Result<Self::Value, Box<dyn StdError + Send + Sync>>;
 }
 
+// Not recommended: else the error would speak of the innermost bound on `E` instead of what to return.
+#[diagnostic::do_not_recommend]
 impl<T: Send + Sync + 'static, E: Into<Box<dyn StdError + Send + Sync>> + Send + 'static> ProvidedResult
     for Result<T, E>
 {
@@ -207,9 +209,7 @@ impl Provider {
             about,
             provides: product.id,
             requires: args.requires(),
-            build: Build::Host(Arc::new(move |values| {
-                Ok(function(args.values(values)?).map(value).boxed())
-            })),
+            build: Build::Host(Arc::new(move |values| Ok(function(args.take(values)?).map(value).boxed()))),
         }
     }
 

@@ -59,3 +59,47 @@ pub const fn why_invalid(text: &str) -> Option<&'static str> {
         Err(why) => Some(why),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_and_a_unit_is_a_duration() {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("0s", 0),
+            ("30s", 30_000),
+            ("1m", 60_000),
+            ("2h", 7_200_000),
+            ("3d", 259_200_000),
+            ("007s", 7_000),
+            ("36500d", 36_500 * 86_400_000),
+        ] {
+            assert_eq!(read(text).unwrap(), Duration::from_millis(millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("", "does not begin with a digit"),
+            ("s", "does not begin with a digit"),
+            ("-1s", "does not begin with a digit"),
+            (" 1s", "does not begin with a digit"),
+            ("30", "the unit is missing"),
+            ("1.5s", "no such unit"),
+            ("1h30m", "no such unit"),
+            ("30 s", "no such unit"),
+            ("30S", "no such unit"),
+            ("30sec", "no such unit"),
+            ("1w", "no such unit"),
+            ("1µs", "no such unit"),
+            ("36501d", "longer than a century"),
+            ("99999999999999999999s", "longer than a century"),
+            ("18446744073709551615d", "longer than a century"),
+        ] {
+            assert!(read(text).unwrap_err().contains(why), "{text}");
+        }
+    }
+}

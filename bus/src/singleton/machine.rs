@@ -245,7 +245,7 @@ impl Machine {
                 if now >= releasing.pointless_at {
                     let then = releasing.then;
                     actions.push(Action::Tell(Notice::LeftToExpire));
-                    self.after_release(given, then);
+                    self.stand_by(given, then);
                     return true;
                 }
                 if now >= releasing.again_at {
@@ -300,7 +300,7 @@ impl Machine {
                     if let Some((_, ended)) = releasing.term {
                         actions.push(Action::Tell(Notice::Released { ended }));
                     }
-                    self.after_release(given, then);
+                    self.stand_by(given, then);
                 }
             }
             Event::ReleaseUnknown { ticket } => {
@@ -374,7 +374,7 @@ impl Machine {
         match outcome {
             Outcome::Stays => false,
             Outcome::Gone => {
-                self.after_release(given, Then::Poll);
+                self.stand_by(given, Then::Poll);
                 true
             }
             Outcome::Release(ended, then) => {
@@ -388,13 +388,13 @@ impl Machine {
         let State::Holding(holding) = &self.state else { return };
         if holding.is_refused() {
             // The store has said that it is not ours: there is nothing to release.
-            self.after_release(given, then);
+            self.stand_by(given, then);
             return;
         }
         let pointless_at = self.timing.expires_at(holding.confirmed());
         if given.now >= pointless_at {
             actions.push(Action::Tell(Notice::LeftToExpire));
-            self.after_release(given, then);
+            self.stand_by(given, then);
             return;
         }
         self.state = State::Releasing(Releasing {
@@ -406,10 +406,6 @@ impl Machine {
             pointless_at,
             then,
         });
-    }
-
-    fn after_release(&mut self, given: &Given, then: Then) {
-        self.stand_by(given, then);
     }
 
     fn stand_by(&mut self, given: &Given, then: Then) {

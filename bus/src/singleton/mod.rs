@@ -1,8 +1,14 @@
 //! The distributed singleton: win, hold, doubt, lose and hand over a lock, so that what it guards never runs twice.
 //!
-//! The protocol is a pure state machine ([`protocol`] is its vocabulary, [`machine`] its rules), and the driver
-//! around it is thin. The split exists for one reason: the very code that runs in a host is put through tens of
-//! thousands of simulated disasters in `tests/tests/singleton_simulation.rs`.
+//! * [`protocol`] and [`machine`]: the protocol, as a pure state machine. No I/O, clock or task in there, ever: the very
+//!   code that runs in a host is put through tens of thousands of simulated disasters in
+//!   `tests/tests/singleton_simulation`.
+//! * [`Keeper`]: the thread in which locks are kept, and the driver of a machine in it.
+//! * [`candidate`]: starts and stops a run without knowing what it is.
+//! * [`Term`]: what a run knows about its lock, decided by the clock on whatever thread asks.
+//! * [`LockTiming`]: the times, and the rule that they have to keep.
+//!
+//! What may be changed: everything that the simulation accepts and that its mutations are still caught by.
 
 mod candidate;
 mod hold;

@@ -38,17 +38,33 @@ impl Work {
 async fn work(work: Work, id: MessageId, term: Term, lab: Dep<Arc<Lab>>) -> anyhow::Result<()> {
     let (style, time) = (Task { number: work.m }.style(), Duration::from_millis(work.run_ms));
     let run = Arc::clone(&lab).begin(id.to_string(), term.fence().get());
-    if style == Style::Awaiting {
-        tokio::time::sleep(time).await;
-        return run.finish(term.check().map_err(Into::into));
+    // A closure owns its run: both go on to their end, also when this future has been dropped.
+    match style {
+        Style::Awaiting => {
+            tokio::time::sleep(time).await;
+            run.finish(asked(&term))
+        }
+        Style::Blocking => {
+            let inside = term.clone();
+            let work = move || {
+                run.work_exposed(time);
+                run.finish(asked(&inside))
+            };
+            term.blocking(work).await?
+        }
+        Style::Trusting => {
+            let work = move || {
+                run.work(time);
+                run.finish(Ok(()))
+            };
+            term.blocking(work).await?
+        }
     }
-    let asked = term.clone();
-    // The closure owns the run: it goes on to its own end, also when this future has been dropped.
-    term.blocking(move || {
-        run.work_blocking(time);
-        run.finish(if style == Style::Trusting { Ok(()) } else { asked.check().map_err(Into::into) })
-    })
-    .await?
+}
+
+/// Whether the term allows a write, by its own clock.
+fn asked(term: &Term) -> anyhow::Result<()> {
+    Ok(term.check()?)
 }
 
 /// Runs until it is told to stop, by a signal or by the end of its standard input.

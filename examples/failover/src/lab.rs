@@ -48,10 +48,16 @@ pub struct Run {
 }
 
 impl Run {
-    /// Works, on this very thread. Meanwhile the process can be frozen inside a commit of some other thread.
-    pub fn work_blocking(&self, time: Duration) {
-        let _exposed = self.lab.fail_point.expose();
+    /// Works, on this very thread.
+    pub fn work(&self, time: Duration) {
         thread::sleep(time);
+    }
+
+    /// Works likewise; meanwhile the process can be frozen inside a commit of some other thread. Only for runs that
+    /// ask their term afterwards: while everybody waits for the commit, no successor can have raised the fence.
+    pub fn work_exposed(&self, time: Duration) {
+        let _exposed = self.lab.fail_point.expose();
+        self.work(time);
     }
 
     /// Writes the effect, unless `permission` is refused, and ends the run.

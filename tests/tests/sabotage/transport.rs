@@ -39,6 +39,7 @@ pub(crate) enum Fault {
     IgnoreOrder,
     PretendPutBack,
     IgnoreStop,
+    KeepWhenStopped,
 }
 
 /// What the hosts of one store share.
@@ -201,6 +202,13 @@ impl Consumer for SabotagedConsumer {
             let stop = if self.fault() == Fault::IgnoreStop { &never } else { stop };
             let mut deliveries = self.honest.inner.receive(max, stop).await?;
             self.sabotage_deliveries(&mut deliveries).await;
+            if self.fault() == Fault::KeepWhenStopped && !deliveries.is_empty() {
+                // The claim is made, and the answer is on its way.
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                if stop.is_cancelled() {
+                    return Ok(Vec::new());
+                }
+            }
             Ok(deliveries)
         })
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use bus::clock::{BootInstant, Clock};
 use bus::contract::{LockId, Owner};
 use bus::singleton::{HandOver, Keeper, Lock, LockTiming, Standing, Stop, Term, candidate};
-use bus::{Error, ErrorKind};
+use bus::{Endpoint, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::scripted::{Locks, Store};
+use super::scripted::{Locks, Row, Store};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(20);
 
@@ -144,10 +144,24 @@ impl World {
     }
 
     pub(crate) fn host_with(&self, name: &'static str, kind: Kind, locks: Locks) -> Host {
+        self.host_behind(name, kind, locks, None)
+    }
+
+    /// A host whose endpoint's row is `row`.
+    pub(crate) fn host_behind(
+        &self,
+        name: &'static str,
+        kind: Kind,
+        locks: Locks,
+        row: Option<Arc<Row>>,
+    ) -> Host {
         let keeper = Arc::new(Keeper::in_current_runtime(self.clock.clone()));
         let id = LockId::from("queue/rebuild");
         let timing = LockTiming::new(LEASE);
-        let lock = Lock::new(Arc::new(locks.clone()), id, timing).expect("the defaults fit").named(name);
+        let mut lock = Lock::new(Arc::new(locks.clone()), id, timing).expect("the defaults fit").named(name);
+        if let Some(row) = row {
+            lock = lock.fenced(row, Arc::new(endpoint()));
+        }
         let (standing, stop) = (lock.standing(), Stop::default());
         let (runs, clock) = (self.runs.clone(), self.clock.clone());
         let (its_keeper, its_stop) = (Arc::clone(&keeper), stop.clone());
@@ -192,4 +206,8 @@ async fn behave(kind: Kind, term: &Term) -> HandOver {
         cut.cancelled().await;
     }
     HandOver::Cut { reason: "lost".to_owned() }
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint::queue("rebuild").expect("a good name")
 }

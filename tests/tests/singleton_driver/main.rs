@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use bus::ErrorKind;
 use bus::clock::Clock;
-use bus::contract::{Ended, LockId};
-use bus::singleton::{HandOver, Keeper, Lock, LockTiming, Standing, Stop, candidate};
+use bus::contract::{Ended, LockId, Raised};
+use bus::singleton::{
+    HandOver, Keeper, Lock, LockTiming, OVERRUN_EXIT_CODE, OnOverrun, Standing, Stop, candidate,
+};
 use hosts::{Kind, LEASE, World};
-use scripted::{Call, Fault, Locks, Store};
+use scripted::{Call, Fault, Locks, Row, Store};
 
 const EVERYTHING: [Call; 4] = [Call::TryLock, Call::Renew, Call::Release, Call::GiveUp];
 
@@ -439,6 +441,56 @@ async fn the_keeper_ends_in_time_though_nothing_can_be_released() {
     first.task.await.expect("the candidate ends with it");
 }
 
+/// A term starts only when its row is raised: an error is tried again, and a row that is bound to another lock is waited
+/// for with the lock held.
+#[tokio::test(start_paused = true)]
+async fn a_term_starts_only_when_its_fence_is_confirmed() {
+    let world = World::new();
+    let row = Arc::new(Row::default());
+    let bound = Raised::OtherLock { lock: "other:#queue/rebuild".to_owned(), free_in: LEASE * 3 };
+    row.answers.lock().extend([Err(bus::Error::new(ErrorKind::Unavailable, "told to fail")), Ok(bound)]);
+    row.answers.lock().extend(
+        (0..40).map(|_| Ok(Raised::OtherLock { lock: "other:#queue/rebuild".to_owned(), free_in: LEASE })),
+    );
+    let locks = Locks::new(&world.store);
+    let begun = world.clock.now();
+    let first = world.host_behind("first", Kind::Obedient, locks, Some(Arc::clone(&row)));
+    let started = world.runs.start_of(1).await;
+    assert_eq!(row.claims.lock().len(), 43);
+    assert!(row.claims.lock().iter().all(|claim| {
+        claim.fence.get() == started.fence
+            && claim.lock == "scripted:#queue/rebuild"
+            && claim.lock_lease == LEASE
+    }));
+    assert!(world.since(begun) > LEASE, "it waited");
+    assert_eq!(first.locks.owners(Call::TryLock).len(), 1);
+    assert!(first.locks.owners(Call::Renew).len() >= 3, "the lock is kept meanwhile");
+}
+
+/// A higher fence in the row: the lock is given back, and the next acquisition may do better.
+#[tokio::test(start_paused = true)]
+async fn a_term_that_is_outrun_never_starts() {
+    let world = World::new();
+    let row = Arc::new(Row::default());
+    let outdated = Raised::Outdated { in_force: bus::contract::Fence::new(7) };
+    row.answers.lock().push_back(Ok(outdated));
+    let first = world.host_behind("first", Kind::Obedient, Locks::new(&world.store), Some(row));
+    let started = world.runs.start_of(1).await;
+    assert_eq!(started.fence, 2);
+    assert_eq!(first.locks.owners(Call::Release).len(), 1);
+}
+
+/// A run that its message store refuses is over, for every clone of its term, and a fresh acquisition follows.
+#[tokio::test(start_paused = true)]
+async fn a_term_that_is_fenced_off_is_over_and_followed_by_another() {
+    let world = World::new();
+    let _first = world.host("first", Kind::Obedient);
+    let started = world.runs.start_of(1).await;
+    started.term.fenced_off();
+    assert!(started.term.check().is_err() && !started.term.intake_open());
+    assert!(world.runs.start_of(2).await.fence > started.fence);
+}
+
 /// Work on a blocking thread outlives the handler that was dropped, and the lock waits for it. S22.
 #[tokio::test]
 async fn the_term_ends_only_when_its_blocking_work_has() {
@@ -484,7 +536,7 @@ async fn the_term_ends_only_when_its_blocking_work_has() {
 
 /// Every worker thread of the host is blocked for leases on end: the lock is renewed all the same. S10.
 #[test]
-fn blocked_worker_threads_do_not_starve_the_renewal() {
+fn alone_the_keeper_renews_while_every_worker_thread_is_blocked() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     let lease = Duration::from_secs(1);
@@ -520,4 +572,33 @@ fn blocked_worker_threads_do_not_starve_the_renewal() {
         keeper.close(Duration::from_secs(5)).await;
     });
     assert_eq!(store.ended(), Some(Ended::Clean));
+}
+
+/// A run that cannot be cut ends its process before its lease does, where that was asked for.
+#[test]
+fn an_overrun_ends_the_process_where_that_was_asked_for() {
+    const IN_CHILD: &str = "BUS_TEST_OVERRUN_CHILD";
+    if std::env::var_os(IN_CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("this very test"));
+        child.args(["--exact", "an_overrun_ends_the_process_where_that_was_asked_for"]).env(IN_CHILD, "1");
+        let ended = child.output().expect("it runs");
+        assert_eq!(ended.status.code(), Some(OVERRUN_EXIT_CODE), "{ended:?}");
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let lease = Duration::from_secs(1);
+    let locks = Locks::new(&Store::new(Clock::system()));
+    locks.always(&[Call::Renew], Fault::Hang);
+    let lock = Lock::new(Arc::new(locks), LockId::from("queue/q"), LockTiming::new(lease)).expect("fits");
+    let keeper = Keeper::start().expect("a thread");
+    runtime.block_on(candidate(
+        &keeper,
+        lock.on_overrun(OnOverrun::Exit),
+        Stop::default(),
+        |_term| async move {
+            // Stuck inside `poll`, for ever as far as this test is concerned.
+            std::thread::sleep(lease * 10);
+            HandOver::Clean
+        },
+    ));
 }

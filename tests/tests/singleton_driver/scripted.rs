@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bus::clock::{BootInstant, Clock};
 use bus::contract::{
-    BoxFuture, Ended, Fence, Lease, LockGuarantees, LockId, LockManager, Owner, Reach, Renewal,
+    BoxFuture, Ended, Fence, FenceClaim, FenceGuard, FenceRow, Fencing, Lease, LockGuarantees, LockId,
+    LockManager, Owner, Raised, Reach, Renewal, SqlExecutor,
 };
-use bus::{Error, ErrorKind, Result};
+use bus::{Endpoint, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -244,5 +245,32 @@ impl Lease for Held {
         Box::pin(self.locks.call(Call::Release, self.owner, move || {
             self.locks.store.release(self.owner, Some(self.fence), ended);
         }))
+    }
+}
+
+/// A message store's row that answers what it is told to, and then that it is raised.
+#[derive(Default)]
+pub(crate) struct Row {
+    pub(crate) answers: Mutex<VecDeque<Result<Raised>>>,
+    pub(crate) claims: Mutex<Vec<FenceClaim>>,
+}
+
+impl Fencing for Row {
+    fn raise(&self, claim: FenceClaim) -> BoxFuture<'_, Result<Raised>> {
+        self.claims.lock().push(claim);
+        let answer = self.answers.lock().pop_front().unwrap_or(Ok(Raised::Raised));
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn row<'a>(&'a self, _endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Option<FenceRow>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn check_in<'a>(
+        &'a self,
+        _transaction: &'a mut dyn SqlExecutor,
+        _guard: &'a FenceGuard,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
     }
 }

@@ -133,6 +133,8 @@ impl Counts {
 pub(crate) struct Judge {
     pub(crate) counts: Counts,
     pub(crate) verdict: Option<Verdict>,
+    /// Only what a user would see counts, not what the judge knows about the machine's duties.
+    pub(crate) consequences_only: bool,
     /// Fences and whose they are; in the order of the grants.
     owners: HashMap<u64, Uuid>,
     highest_granted: u64,
@@ -177,7 +179,7 @@ impl Judge {
                 format!("host {host} starts under {fence}, after a start under {highest}")
             });
         }
-        if row < fence && at >= self.excused_until {
+        if row < fence && at >= self.excused_until && !self.consequences_only {
             self.broke(Broken::StartedUnfenced, at, || {
                 format!("host {host} starts under {fence}, row {row}")
             });
@@ -210,7 +212,7 @@ impl Judge {
     }
 
     pub(crate) fn promised(&mut self, at: u64, host: usize, owned_until: u64, confirmed: u64) {
-        if owned_until > confirmed + LEASE * 3 / 4 {
+        if owned_until > confirmed + LEASE * 3 / 4 && !self.consequences_only {
             self.broke(Broken::PromisedTooLong, at, || {
                 format!("host {host} owns until {owned_until}, confirmed at {confirmed}")
             });

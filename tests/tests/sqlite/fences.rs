@@ -117,7 +117,7 @@ async fn a_waiting_former_holder_learns_that_its_term_is_over() {
 #[tokio::test]
 async fn a_waiting_singleton_keeps_its_row_bound() {
     let store = Store::with(&["jobs"]).await;
-    let brief = Duration::from_secs(1);
+    let brief = Duration::from_secs(2);
     store.raise("jobs", 1, brief).await;
     let spec = ConsumerSpec::new(endpoint("jobs"), LEASE).fenced(Fence::new(1), brief);
     let consumer = store.consumer_with(spec).await;
@@ -125,7 +125,7 @@ async fn a_waiting_singleton_keeps_its_row_bound() {
     let first = until(&store);
     let stop = CancellationToken::new();
     let kept = async {
-        while until(&store) < first + i64::try_from((2 * brief).as_nanos()).unwrap() {
+        while until(&store) < first + i64::try_from(brief.as_nanos()).unwrap() {
             tokio::time::sleep(Duration::from_millis(20)).await;
             let row = fencing.row(&endpoint("jobs")).await.unwrap().unwrap();
             assert!(!row.bound_for.is_zero());

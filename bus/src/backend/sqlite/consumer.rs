@@ -127,11 +127,14 @@ impl SqliteConsumer {
 
     /// How long to sleep if nobody wakes us: until something changes by itself, and with jitter, so that many
     /// processes do not all look at once.
-    fn pause(next_change: Option<Duration>) -> Duration {
+    fn pause(&self, next_change: Option<Duration>) -> Duration {
         let spread = LONGEST_SLEEP - SHORTEST_SLEEP;
         let jitter = spread.mul_f64(f64::from(Uuid::new_v4().as_bytes()[0]) / 255.0);
         let poll = SHORTEST_SLEEP + jitter;
-        next_change.map_or(poll, |change| poll.min(change.max(Duration::from_millis(1))))
+        // A waiting singleton keeps its row bound, which is due for it when half of the lock's lease has passed.
+        let binding = self.claims.term.map(|term| term.lock_lease / 4);
+        let pause = [next_change, binding].into_iter().flatten().fold(poll, Duration::min);
+        pause.max(Duration::from_millis(1))
     }
 
     async fn settle_all(&self, settlements: Vec<Settlement>) -> Result<Vec<Result<()>>> {
@@ -179,7 +182,7 @@ impl Consumer for SqliteConsumer {
                     () = stop.cancelled() => return Ok(Vec::new()),
                     () = self.writer.closed().cancelled() => return Err(closed()),
                     Ok(()) = hint.changed() => {}
-                    () = tokio::time::sleep(Self::pause(claimed.next_change)) => {}
+                    () = tokio::time::sleep(self.pause(claimed.next_change)) => {}
                 }
             }
         })

@@ -11,6 +11,7 @@ use super::writer::Writer;
 use crate::clock::Timestamp;
 use crate::contract::{BoxFuture, Delay, Due, Outgoing, Placed, Sender};
 use crate::error::{Error, ErrorKind, Result};
+use crate::message::Target;
 
 /// Why a message cannot be stored, decided before anything is written.
 pub(super) fn admit(tx: &Tx<'_>, message: &Outgoing, max_body: usize) -> rusqlite::Result<Result<()>> {
@@ -30,23 +31,30 @@ fn too_large(size: usize, max_body: usize) -> Error {
         .with("limit", max_body)
 }
 
-/// Stores a message that has been admitted: once in a queue, or in each of the topic's subscriptions.
+/// Stores a message that has been admitted: once in a queue, or in each of the topic's subscriptions. It can be taken
+/// back where it waits for its time.
 pub(super) fn store(tx: &mut Tx<'_>, message: &Outgoing) -> rusqlite::Result<Placed> {
-    let endpoints = tx.endpoints_of(&message.target)?;
     let due = message.due.and_then(|due| later(due, tx.wall));
-    let mut place = String::new();
-    for endpoint in endpoints {
-        let id = endpoint.first() | tx.next_number()?;
-        insert(tx, endpoint, id, due, &Columns::of(&message.envelope))?;
-        tx.touch(endpoint);
-        if due.is_some() {
-            if !place.is_empty() {
-                place.push(',');
+    let columns = Columns::of(&message.envelope);
+    let mut ids = Vec::new();
+    match &message.target {
+        Target::Queue(name) => {
+            let queue = tx.queue(name)?;
+            let id = insert(tx, queue, due, &columns)?;
+            if due.is_some() {
+                ids.push(id.to_string());
             }
-            place.push_str(&id.to_string());
+        }
+        Target::Topic(name) => {
+            for subscription in tx.subscriptions(name)? {
+                let id = insert(tx, subscription, due, &columns)?;
+                if due.is_some() {
+                    ids.push(id.to_string());
+                }
+            }
         }
     }
-    Ok(Placed::new(place))
+    Ok(Placed::new(ids.join(",")))
 }
 
 /// When it becomes available, unless that is now.
@@ -61,18 +69,19 @@ fn later(due: Due, now: Timestamp) -> Option<Timestamp> {
 fn insert(
     tx: &mut Tx<'_>,
     endpoint: EndpointId,
-    id: i64,
     due: Option<Timestamp>,
     c: &Columns<'_>,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<i64> {
+    let id = endpoint.first() | tx.next_number()?;
+    tx.touch(endpoint);
     match due {
         None => tx.insert()?.execute((id, c.id, c.message_type, &c.headers, c.sent_at, c.ttl, c.body)),
         Some(due) => tx.execute(
             include_str!("sql/delayed_insert.sql"),
             (id, endpoint.0, due.as_micros(), c.id, c.message_type, &c.headers, c.sent_at, c.ttl, c.body),
         ),
-    }
-    .map(drop)
+    }?;
+    Ok(id)
 }
 
 /// Sends to the store.

@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use super::wake::Topic;
 use crate::clock::{BootInstant, Clock, Timestamp};
-use crate::message::{Endpoint, Name, Target};
+use crate::message::{Endpoint, Name};
 
 /// How many of a message id's bits count messages; the others name the endpoint. Messages of one endpoint thus lie side
 /// by side in the table's own order: 131,071 endpoints, and eleven years of 200,000 messages a second.
@@ -55,6 +55,7 @@ pub(super) struct Tx<'c> {
     known: &'c mut Known,
     /// Found or made in this transaction, and forgotten if it fails.
     queues: HashMap<Name, EndpointId>,
+    last_queue: Option<(Name, EndpointId)>,
     topics: HashMap<Name, Vec<EndpointId>>,
     sequence: Option<i64>,
     insert: Option<CachedStatement<'c>>,
@@ -88,6 +89,7 @@ impl<'c> Tx<'c> {
             boot,
             known,
             queues: HashMap::new(),
+            last_queue: None,
             topics: HashMap::new(),
             sequence: None,
             insert: None,
@@ -135,24 +137,29 @@ impl<'c> Tx<'c> {
         Ok(next)
     }
 
-    /// The endpoints that a target's messages go to. A queue that is not there yet is made.
-    pub(super) fn endpoints_of(&mut self, target: &Target) -> rusqlite::Result<Vec<EndpointId>> {
-        match target {
-            Target::Queue(name) => self.queue(name).map(|id| vec![id]),
-            Target::Topic(name) => self.subscriptions(name),
-        }
-    }
-
-    fn queue(&mut self, name: &Name) -> rusqlite::Result<EndpointId> {
-        if let Some(id) = self.known.queues.get(name).or_else(|| self.queues.get(name)) {
+    /// The endpoint of a queue, which is made if it is not there yet.
+    pub(super) fn queue(&mut self, name: &Name) -> rusqlite::Result<EndpointId> {
+        // Mostly one message follows another into the same queue.
+        if let Some((last, id)) = &self.last_queue
+            && last == name
+        {
             return Ok(*id);
         }
-        let id = self.ensure_endpoint(&Endpoint::Queue(name.clone()))?;
-        self.queues.insert(name.clone(), id);
+        let known = self.known.queues.get(name).or_else(|| self.queues.get(name)).copied();
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let id = self.ensure_endpoint(&Endpoint::Queue(name.clone()))?;
+                self.queues.insert(name.clone(), id);
+                id
+            }
+        };
+        self.last_queue = Some((name.clone(), id));
         Ok(id)
     }
 
-    fn subscriptions(&mut self, topic: &Name) -> rusqlite::Result<Vec<EndpointId>> {
+    /// The endpoints of a topic's subscriptions.
+    pub(super) fn subscriptions(&mut self, topic: &Name) -> rusqlite::Result<Vec<EndpointId>> {
         if let Some(ids) = self.topics.get(topic) {
             return Ok(ids.clone());
         }
@@ -192,7 +199,9 @@ impl<'c> Tx<'c> {
 
     /// Has those told who wait for messages of this endpoint.
     pub(super) fn touch(&mut self, endpoint: EndpointId) {
-        self.touched.insert(endpoint);
+        if self.touched.last() != Some(&endpoint) {
+            self.touched.insert(endpoint);
+        }
     }
 
     /// Has those told who wait for a lock.
@@ -211,6 +220,7 @@ impl<'c> Tx<'c> {
     /// Forgets what a rolled back piece of work may have made. Numbers that it took stay unused.
     pub(super) fn forget(&mut self) {
         self.queues.clear();
+        self.last_queue = None;
         self.topics.clear();
     }
 

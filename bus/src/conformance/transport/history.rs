@@ -1,17 +1,20 @@
 //! Random histories, made smaller when one fails, and named by a seed.
 
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
+use std::time::Duration;
+
+use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::bench::Bench;
-use super::machine::{Machine, Pick, Reader, Step};
+use super::machine::{Machine, Reader};
+use super::step::{Step, steps};
 use crate::conformance::case::cases;
-use crate::conformance::model::{End, Wait};
 use crate::conformance::{Checked, Failure};
 
 /// How often a failing history is made smaller at most: against a real store each try takes its time.
 const MOST_SHRINKS: usize = 300;
+/// And for how long, so that the case ends with what it has found.
+const LONGEST_SHRINKING: Duration = Duration::from_secs(150);
 const HISTORIES: u32 = 64;
 
 pub(super) fn cases() -> Vec<super::Case> {
@@ -76,7 +79,7 @@ impl History {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&self.seed.to_le_bytes());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-        let mut tree = proptest::collection::vec(step(), 1..40)
+        let mut tree = steps()
             .new_tree(&mut TestRunner::new_with_rng(Config::default(), rng))
             .map_err(|reason| Failure::new(format!("no history could be made: {reason}")))?;
         for failed in &self.tried {
@@ -107,7 +110,9 @@ async fn shrink(
     mut smallest: (Vec<Step>, Failure),
 ) -> Checked<(Vec<Step>, Failure)> {
     let mut history = History { seed, tried: vec![true] };
+    let began = tokio::time::Instant::now();
     while history.tried.len() < MOST_SHRINKS
+        && began.elapsed() < LONGEST_SHRINKING
         && let Some(steps) = history.steps()?
     {
         let result = try_history(bench, reader, &steps).await;
@@ -117,40 +122,4 @@ async fn shrink(
         }
     }
     Ok(smallest)
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let pick = || (any::<bool>(), 0..64usize).prop_map(|(alive, number)| Pick { alive, number });
-    let picks = || proptest::collection::vec(pick(), 1..4);
-    let ends = proptest::collection::vec((pick(), end()), 1..4);
-    let send = (1..=3usize, wait(), proptest::bool::weighted(0.1));
-    prop_oneof![
-        5 => send.prop_map(|(count, wait, expired)| Step::Send { count, wait, expired }),
-        1 => any::<bool>().prop_map(|in_force| Step::SendGuarded { in_force }),
-        8 => (0..8usize, 1..=4usize).prop_map(|(reader, max)| Step::Receive { reader, max }),
-        8 => (ends, proptest::bool::weighted(0.2))
-            .prop_map(|(picks, with_outgoing)| Step::Settle { picks, with_outgoing }),
-        2 => picks().prop_map(|picks| Step::Extend { picks }),
-        3 => pick().prop_map(|pick| Step::Lapse { pick }),
-        2 => pick().prop_map(|pick| Step::RecordAlone { pick }),
-        2 => (0..64usize).prop_map(|pick| Step::Cancel { pick }),
-        2 => (0..64usize).prop_map(|pick| Step::PutBack { pick }),
-        2 => Just(Step::PassTime),
-        2 => Just(Step::NewTerm),
-        1 => Just(Step::LookAtDepth),
-    ]
-}
-
-fn wait() -> impl Strategy<Value = Wait> {
-    prop_oneof![6 => Just(Wait::No), 1 => Just(Wait::Short), 1 => Just(Wait::Long)]
-}
-
-fn end() -> impl Strategy<Value = End> {
-    prop_oneof![
-        3 => Just(End::Complete),
-        2 => Just(End::Retry(Wait::No)),
-        1 => Just(End::Retry(Wait::Short)),
-        2 => Just(End::DeadLetter),
-        2 => Just(End::Release),
-    ]
 }

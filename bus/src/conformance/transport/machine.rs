@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bench::{Bench, LONG, dead_letter, expire, only, retry, texts};
+use super::step::{Pick, Step};
 use crate::conformance::case::ensure;
 use crate::conformance::model::{ClaimNo, Counts, End, MessageNo, Model, Wait};
 use crate::conformance::{Checked, Failure};
@@ -25,30 +26,6 @@ pub(super) enum Reader {
     Strict,
     /// By one term after the other.
     Singleton,
-}
-
-/// One step of a history. Picks are reduced to what there is.
-#[derive(Clone, Debug)]
-pub(super) enum Step {
-    Send { count: usize, wait: Wait, expired: bool },
-    SendGuarded { in_force: bool },
-    Receive { reader: usize, max: usize },
-    Settle { picks: Vec<(Pick, End)>, with_outgoing: bool },
-    Extend { picks: Vec<Pick> },
-    Lapse { pick: Pick },
-    RecordAlone { pick: Pick },
-    Cancel { pick: usize },
-    PutBack { pick: usize },
-    PassTime,
-    NewTerm,
-    LookAtDepth,
-}
-
-/// Which claim is meant: one that is alive, or any there ever was.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pick {
-    pub(super) alive: bool,
-    pub(super) number: usize,
 }
 
 /// A claim as the store gave it out.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod claims;
+mod concurrent;
 mod delay;
 mod delivery;
 mod events;
@@ -12,6 +13,7 @@ mod machine;
 mod order;
 mod outcomes;
 mod robust;
+mod step;
 
 pub use bench::Bench;
 
@@ -26,6 +28,7 @@ pub fn cases() -> Vec<Case> {
         claims::cases(),
         outcomes::cases(),
         robust::cases(),
+        concurrent::cases(),
         delay::cases(),
         fence::cases(),
         inspect::cases(),

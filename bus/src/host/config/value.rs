@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::duration::parse_duration;
 use super::{LocksAt, OnOverrun};
 use crate::contract::{Reach, StoreUrl};
 use crate::message::{Endpoint, Name};
@@ -98,7 +97,7 @@ const A_NAME: &str = "a name of 1 to 63 of a-z, 0-9 and single inner dashes";
 pub(super) fn duration_or_zero(value: &Value) -> Result<Duration, String> {
     const A_DURATION: &str = "a duration such as \"500ms\", \"30s\", \"1m\", \"2h\" or \"3d\"";
     match value {
-        Value::Text(text) => parse_duration(text).or_else(|_| expected(A_DURATION, value)),
+        Value::Text(text) => crate::settings::duration::read(text).or_else(|_| expected(A_DURATION, value)),
         Value::Number(number) => {
             Err(format!("expected {A_DURATION}, found a number; write \"{number}s\" if it is seconds"))
         }

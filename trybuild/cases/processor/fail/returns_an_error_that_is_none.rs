@@ -1,4 +1,4 @@
-//~ "NoError"
+//~ "a processor returns `()` or `Result<(), E>`, not `std::result::Result<(), NoError>`"
 use bus::prelude::*;
 
 #[derive(Serialize, Deserialize, Command)]

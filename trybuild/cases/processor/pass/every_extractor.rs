@@ -26,7 +26,7 @@ struct Own;
 
 impl<C> Extract<C> for Own {
     async fn extract(delivery: &Delivery) -> Result<Self> {
-        let _: Dep<Catalog> = Extract::<C>::extract(delivery).await?;
+        let _ = <Dep<Catalog> as Extract<C>>::extract(delivery).await?;
         Ok(Own)
     }
 
@@ -45,7 +45,7 @@ impl<C: HasTerm> Extract<C> for Alone {
 }
 
 #[processor(singleton)]
-#[expect(clippy::too_many_arguments)]
+#[expect(clippy::too_many_arguments, reason = "every one that there is")]
 async fn rebuild_cache(
     RebuildCache: RebuildCache,
     _catalog: Dep<Catalog>,

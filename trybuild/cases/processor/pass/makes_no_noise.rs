@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, unused_qualifications, unreachable_pub, rust_2018_idioms)]
 #![warn(clippy::pedantic)]
-#![allow(unreachable_pub)]
 
 mod tests {
     //! Every name that the expansion might take for granted means something else here.
@@ -10,67 +9,67 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     /// Not the standard library's.
-    pub enum Result {}
+    pub(crate) enum Result {}
     /// Not the standard library's.
-    pub enum Option {}
+    pub(crate) enum Option {}
     /// Not the standard library's.
-    pub enum Box {}
+    pub(crate) enum Box {}
     /// Not the standard library's.
-    pub enum String {}
+    pub(crate) enum String {}
     /// Not the standard library's.
-    pub enum Vec {}
+    pub(crate) enum Vec {}
     /// Not the standard library's.
-    pub enum Some {}
+    pub(crate) enum Some {}
     /// Not the standard library's.
-    pub enum None {}
+    pub(crate) enum None {}
     /// Not the standard library's.
-    #[allow(non_camel_case_types)]
-    pub enum str {}
+    #[allow(non_camel_case_types, reason = "it is to be in the way")]
+    pub(crate) enum str {}
     /// Not the standard library's.
-    #[allow(non_camel_case_types)]
-    pub enum usize {}
+    #[allow(non_camel_case_types, reason = "it is to be in the way")]
+    pub(crate) enum usize {}
     /// Not ours.
-    pub mod core {}
+    pub(crate) mod core {}
     /// Not ours.
-    pub mod std {}
+    pub(crate) mod std {}
     /// Not ours.
-    pub mod bus {}
+    pub(crate) mod bus {}
 
     /// A command.
     #[derive(Serialize, Deserialize, Command)]
     #[command(queue = "register")]
-    pub struct Register;
+    pub(crate) struct Register;
 
     /// An event.
     #[derive(Serialize, Deserialize, Event)]
     #[event(topic = "registered")]
-    pub struct Registered;
+    pub(crate) struct Registered;
 
     /// Settings.
     #[derive(Settings)]
     #[settings(max_concurrent_calls = 2, lease = "1s", retry(fixed = "1s"))]
-    pub struct Few;
+    pub(crate) struct Few;
 
     /// A value.
     #[provide]
-    pub async fn few() -> Few {
+    pub(crate) async fn few() -> Few {
         Few
     }
 
     /// A function whose name the expansion might want for itself.
     #[processor(settings = Few, message_lock_timeout = "2s")]
-    pub async fn register(message: Register, few: Dep<Few>) {
+    pub(crate) async fn register(message: Register, few: Dep<Few>) {
         let _ = (message, few);
     }
 
     /// A processor.
     #[processor(subscription = "a")]
-    pub async fn message(_event: Registered, _few: Dep<Few>) {}
+    pub(crate) async fn message(_event: Registered, _few: Dep<Few>) {}
 
     /// One that is not compiled.
     #[processor(subscription = "a")]
     #[cfg(any())]
-    pub async fn not_here(_event: Registered) {}
+    pub(crate) async fn not_here(_event: Registered) {}
 
     #[processor(subscription = "old")]
     #[deprecated]

@@ -1,4 +1,4 @@
-//~ "required by a bound in `bus::Provider::for_host_whose_future_is_send`"
+//~ "required by a bound in `Provider::for_host_whose_future_is_send`"
 use bus::prelude::*;
 
 struct Catalog;

@@ -1,4 +1,4 @@
-//~ "NoError"
+//~ "a provider returns `T` or `Result<T, E>`, not `std::result::Result<Catalog, NoError>`"
 use bus::prelude::*;
 
 struct Catalog;

@@ -1,4 +1,4 @@
-//~ "`Scoped<String>` cannot be an argument of a provider for the whole host"
+//~ "`bus::Scoped<String>` cannot be an argument of a provider for the whole host"
 use bus::prelude::*;
 
 struct Catalog;
