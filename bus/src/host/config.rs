@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Endpoint, Name};
 use crate::settings::{Resolved, Retry};
 
-use duration::write_duration;
+pub(crate) use duration::write_duration;
 pub(crate) use key::closest;
 
 /// The transport that messages without `transport = "…"` go to.
