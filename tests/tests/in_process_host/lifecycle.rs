@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use bus::ErrorKind;
+use bus::contract::{Fence, FenceClaim, LockId, OpenOptions, Scheme, StoreUrl};
+use bus::{Endpoint, ErrorKind};
 use bus_tests::wait::in_time;
 
 use super::handlers::{Answer, Note, Relaxed};
@@ -109,9 +110,9 @@ async fn hurrying_ends_the_grace_period() {
     assert!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
 }
 
-/// A plain processor does not read what some fleet reads as a singleton's.
+/// Two hosts in one program are like two in two: they share the work.
 #[tokio::test]
-async fn a_second_host_may_start_on_the_same_store() {
+async fn two_hosts_on_one_store_share_the_work() {
     let place = Place::sqlite();
     let mut one = place.host(&["note"]).start().await;
     let mut two = place.host(&["note"]).start().await;
@@ -122,4 +123,41 @@ async fn a_second_host_may_start_on_the_same_store() {
     assert_eq!(one.seen_so_far().len() + two.seen_so_far().len(), 50, "each ran once");
     one.stop().await;
     two.stop().await;
+}
+
+/// §5.7: a plain processor does not read what some fleet reads as a singleton's, as long as that is bound.
+#[tokio::test]
+async fn a_plain_processor_on_a_bound_endpoint_is_refused() {
+    let place = Place::sqlite();
+    let url = StoreUrl::parse(&place.url).expect("a URL");
+    let open = Scheme::find("sqlite").expect("a scheme").transport.expect("it carries messages");
+    let transport = open(&url, &OpenOptions::default()).await.expect("it opens");
+    let queue = Endpoint::queue("note").expect("an endpoint");
+    transport.prepare(std::slice::from_ref(&queue)).await.expect("prepared");
+    let fencing = transport.capabilities().fencing.expect("it fences");
+    let raise = |fence, lease| {
+        let lock = LockId::from("queue/note");
+        FenceClaim::new(queue.clone().into(), "sqlite:elsewhere", &lock, Fence::new(fence), lease)
+    };
+    fencing.raise(raise(7, Duration::from_secs(60))).await.expect("raised");
+
+    let (seen, _) = tokio::sync::mpsc::unbounded_channel();
+    let probe = super::Probe { seen, answer: std::sync::Arc::new(|_| Answer::Done) };
+    let host = Host::builder().transport("default", &place.url).only(["note"]).provide(probe);
+    let refused = host.build().expect("sound").start().await.expect_err("it is a singleton's");
+    assert_eq!(refused.kind(), ErrorKind::Wiring);
+    let text = refused.to_string();
+    for words in ["`note` is no singleton", "sqlite:elsewhere#queue/note", "handlers.rs:"] {
+        assert!(text.contains(words), "{words} is missing from: {text}");
+    }
+
+    // Once nobody is bound to it any more, it starts.
+    fencing.raise(raise(8, Duration::from_millis(1))).await.expect("raised");
+    let free = async {
+        while fencing.row(&queue).await.expect("answered").is_some_and(|row| !row.bound_for.is_zero()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    in_time("nobody is bound to it", free).await;
+    place.host(&["note"]).start().await.stop().await;
 }
