@@ -72,7 +72,7 @@
 //! | `bus::pump` | `settle.ok`, `settle.refused` | `endpoint`, `message_id`, `fence`, `verdict` | the store took a verdict, or did not |
 //! | `bus::singleton` | `lock.acquired` | `lock`, `fence` | a term begins; told only while the lock is still owned |
 //! | `bus::singleton` | `lock.lost` | `lock`, `fence`, `cause` | the lock is not owned any more |
-//! | `bus::singleton` | `lock.released` | `lock`, `ended` | the lock was given back |
+//! | `bus::singleton` | `lock.released` | `lock`, `fence`, `ended` | the lock was given back |
 //!
 //! `fence` is 0 for a plain processor. Events of normal work are at debug level, those that an operator wants to see at
 //! info, warn or error. Bodies and headers' values are in none of them.

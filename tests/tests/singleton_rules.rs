@@ -242,7 +242,10 @@ fn a_stop_keeps_the_lock_until_the_run_has_ended() {
         panic!("{released:?}")
     };
     let finished = bench.step(Event::Released { ticket });
-    assert_eq!(finished, [Action::Tell(Notice::Released { ended: EndedAs::Clean }), Action::Finished]);
+    assert_eq!(
+        finished,
+        [Action::Tell(Notice::Released { fence: 9, ended: EndedAs::Clean }), Action::Finished]
+    );
 }
 
 /// A release that cannot be done is tried for as long as it would change anything, and not longer. S3.

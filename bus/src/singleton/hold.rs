@@ -241,7 +241,10 @@ impl Hold {
                     row: self.lock.fenced.clone(),
                 };
                 let term = Term::new(identity, self.clock.clone(), deadlines, self.from_term.0.clone());
-                tracing::info!(target: "bus::singleton", event = "lock.acquired", lock = %self.lock.name, fence, "the singleton starts");
+                // Told only while it is true, so that whoever listens never hears of two holders at once.
+                if term.check().is_ok() {
+                    tracing::info!(target: "bus::singleton", event = "lock.acquired", lock = %self.lock.name, fence, "the singleton starts");
+                }
                 self.term.0 = Some(term.clone());
                 if self.starts.send(term).is_err() {
                     // The candidate has just gone, and nothing was started.
@@ -417,8 +420,8 @@ impl Hold {
             Notice::StartGivenUp { rounds } => {
                 tracing::error!(target: "bus::singleton", %lock, rounds, "the singleton keeps failing to start here; its lock is given up");
             }
-            Notice::Released { ended } => {
-                tracing::info!(target: "bus::singleton", event = "lock.released", %lock, ?ended, "the lock is released")
+            Notice::Released { fence, ended } => {
+                tracing::info!(target: "bus::singleton", event = "lock.released", %lock, fence, ?ended, "the lock is released")
             }
             Notice::LeftToExpire => {
                 tracing::warn!(target: "bus::singleton", %lock, "the lock was not released; its lease runs out")

@@ -297,8 +297,8 @@ impl Machine {
                     && releasing.asked == Some(ticket)
                 {
                     let then = releasing.then;
-                    if let Some((_, ended)) = releasing.term {
-                        actions.push(Action::Tell(Notice::Released { ended }));
+                    if let Some((fence, ended)) = releasing.term {
+                        actions.push(Action::Tell(Notice::Released { fence, ended }));
                     }
                     self.stand_by(given, then);
                 }

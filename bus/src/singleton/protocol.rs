@@ -327,6 +327,8 @@ pub enum Notice {
     },
     /// The lock was released.
     Released {
+        /// Under which fence it was held.
+        fence: u64,
         /// What was recorded.
         ended: EndedAs,
     },

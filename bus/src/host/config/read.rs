@@ -232,7 +232,7 @@ fn set_processor(processor: &mut ProcessorConfig, key: ProcessorKey, value: &Val
 /// Whether a variable begins like ours and is no key: it is read before the file, by a backend, or by tests.
 fn is_read_elsewhere(key: &str) -> bool {
     matches!(key, "CONFIG" | "AZURE_CONNECTION_STRING")
-        || ["TEST_", "SIM_", "FAILPOINT_"].iter().any(|prefix| key.starts_with(prefix))
+        || ["TEST_", "SIM_"].iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Kubernetes gives every container such variables for every service of its namespace: a service called `bus` must not

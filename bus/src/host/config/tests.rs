@@ -173,7 +173,6 @@ fn variables_of_others_are_passed_over() {
         ("BUS_AZURE_CONNECTION_STRING", "AccountKey=x"),
         ("BUS_TEST_STRICT", "1"),
         ("BUS_SIM_SEEDS", "3"),
-        ("BUS_FAILPOINT_COMMIT", "freeze"),
         // A Kubernetes service called `bus`, and one called `bus-api`.
         ("BUS_SERVICE_HOST", "10.0.0.1"),
         ("BUS_SERVICE_PORT", "80"),
