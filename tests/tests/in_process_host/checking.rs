@@ -25,6 +25,7 @@ fn a_check_names_everything_that_is_wrong_with_its_place() {
     for (function, words) in [
         ("async fn unprovided", "Dep<"),
         ("async fn lost", "\"nowhere\", which is not configured"),
+        ("async fn invoice", "\"billing\", which is not configured"),
         ("async fn strict", "`strict` is a singleton, and there is no lock manager"),
         ("async fn relaxed", "`relaxed` is a singleton, and there is no lock manager"),
         ("async fn single_relay", "`single_relay` is a singleton, and there is no lock manager"),
@@ -35,7 +36,7 @@ fn a_check_names_everything_that_is_wrong_with_its_place() {
     }
     assert!(text.contains("the queue `twice` has two processors"), "{text}");
     assert!(text.contains("locks = \"default\""), "the way out is missing: {text}");
-    assert!(text.contains("6 things are wrong"), "{text}");
+    assert!(text.contains("7 things are wrong"), "{text}");
 }
 
 /// The same, for `bus::check()`, in which nothing is provided.

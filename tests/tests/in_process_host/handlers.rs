@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bus::prelude::*;
+use bus_tests::task::Invoice;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// What a handler saw.
@@ -74,6 +75,8 @@ commands! {
     Relay "relay"
     SingleRelay "single-relay"
     Relayed "relayed"
+    Hasty "hasty"
+    Patience "patience"
     Unprovided "unprovided"
     Twice "twice"
 }
@@ -266,6 +269,49 @@ async fn single_relay(
 #[processor]
 async fn relayed(Relayed(text): Relayed, id: MessageId, headers: Headers, probe: Dep<Probe>) -> Result<()> {
     probe.see(Seen { at: "relayed", text, id, headers, count: 1, fence: None }).await
+}
+
+/// What is polite heeds its token, and takes a moment to put its things away; anything else does not.
+#[processor(message_lock_timeout = "200ms", retry(fixed = "50ms"), dead_letter_delivery_limit = 2)]
+async fn hasty(
+    Hasty(text): Hasty,
+    id: MessageId,
+    headers: Headers,
+    count: DeliveryCount,
+    token: CancellationToken,
+    probe: Dep<Probe>,
+) -> Result<()> {
+    let polite = text == "polite";
+    probe.see(Seen { at: "hasty", text, id, headers, count: count.0, fence: None }).await?;
+    if !polite {
+        return std::future::pending().await;
+    }
+    token.cancelled().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    Ok(())
+}
+
+/// The same, with all the time in the world.
+#[processor(message_lock_timeout = "1h")]
+async fn patient(
+    _: Patience,
+    id: MessageId,
+    headers: Headers,
+    token: CancellationToken,
+    probe: Dep<Probe>,
+) -> Result<()> {
+    let text = String::new();
+    probe.see(Seen { at: "patience", text, id, headers, count: 1, fence: None }).await?;
+    token.cancelled().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    Ok(())
+}
+
+/// Read from another transport than the default one.
+#[processor]
+async fn invoice(Invoice(number): Invoice, id: MessageId, headers: Headers, probe: Dep<Probe>) -> Result<()> {
+    let text = number.to_string();
+    probe.see(Seen { at: "invoice", text, id, headers, count: 1, fence: None }).await
 }
 
 /// Nobody makes one.

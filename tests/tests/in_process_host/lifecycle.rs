@@ -6,7 +6,7 @@ use bus::contract::{Fence, FenceClaim, LockId, OpenOptions, Scheme, StoreUrl};
 use bus::{Endpoint, ErrorKind};
 use bus_tests::wait::in_time;
 
-use super::handlers::{Answer, Note, Relaxed};
+use super::handlers::{Answer, Note, Patience, Relaxed};
 use super::{Host, Place};
 
 /// M17: stop, stop again, wait after that, from several tasks: all answer the same, in bounded time.
@@ -92,6 +92,22 @@ async fn a_stop_waits_for_what_runs_and_cuts_it_after_the_grace_period() {
         let mut host = place.host(&["note"]).start().await;
         let again = host.seen().await;
         assert_eq!((again.text.as_str(), again.count), ("long", 1), "the interrupted attempt is not counted");
+        host.stop().await;
+    }
+}
+
+/// After the grace period a run is asked to end before it is dropped; what it does then counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_heeds_its_token_after_the_grace_period_is_taken_at_its_word() {
+    for place in Place::each() {
+        let made =
+            place.host(&["patience"]).with(|host| host.shutdown_grace_period(Duration::from_millis(100)));
+        let mut host = made.start().await;
+        host.handle.bus().send(Patience("polite".into())).await.expect("sent");
+        host.seen().await;
+        host.stop().await;
+        let host = place.host(&["note"]).start().await;
+        assert_eq!(host.depth("patience").await, bus::contract::Depth::default(), "it was done");
         host.stop().await;
     }
 }

@@ -162,4 +162,11 @@ async fn each_message_goes_to_the_transport_that_it_names() {
     assert_eq!(there.depth(&invoices).await.expect("answered").ready, 1);
     assert_eq!(host.depth("invoice").await.ready, 0);
     host.stop().await;
+
+    // And is read from there by whoever reads it.
+    let reading = place.host(&["note", "invoice"]).with(|host| host.transport("billing", &billing.url));
+    let mut host = reading.start().await;
+    let seen = host.seen().await;
+    assert_eq!((seen.at, seen.text.as_str()), ("invoice", "1"));
+    host.stop().await;
 }

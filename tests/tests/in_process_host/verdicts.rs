@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bus::contract::{OpenOptions, Outgoing, PutBack, Scheme, StoreUrl};
-use bus::message::{MessageId, Name, Target};
+use bus::message::{Delivery, MessageId, Name, Target, Verdict};
+use bus::pipeline::Next;
 use bus::{Endpoint, Envelope};
 
-use super::handlers::{Answer, AnyhowNote, Note, WrappedNote};
+use super::handlers::{Answer, AnyhowNote, Hasty, Note, WrappedNote};
 use super::{Place, Seen};
 
 /// M21: what fails is tried again later, and given up on at the limit, with what failed last.
@@ -160,4 +161,69 @@ async fn putting_dead_letters_back_is_idempotent_and_answered_one_by_one() {
         assert!(host.seen_so_far().is_empty());
         host.stop().await;
     }
+}
+
+/// A handler's time is bounded: its token fires, and a handler that heeds it is taken at its word; one that does not is
+/// dropped a second later, and has failed.
+#[tokio::test]
+async fn a_run_past_its_message_lock_timeout_is_asked_to_end_and_then_fails() {
+    let place = Place::sqlite();
+    let mut host = place.host(&["hasty"]).start().await;
+    host.handle.bus().send(Hasty("polite".into())).await.expect("sent");
+    assert_eq!(host.seen().await.text, "polite");
+    host.until_drained("hasty").await;
+    assert_eq!(host.depth("hasty").await.dead, 0);
+
+    let began = Instant::now();
+    host.handle.bus().send(Hasty("rude".into())).await.expect("sent");
+    assert_eq!(host.seen().await.count, 1);
+    assert_eq!(host.seen().await.count, 2);
+    assert!(began.elapsed() >= Duration::from_millis(1_200), "200 ms, and a second to heed its token");
+    host.until_drained("hasty").await;
+    let dead = host.dead("hasty").await;
+    assert_eq!(dead.len(), 1);
+    let error = dead[0].error.as_deref().unwrap_or_default();
+    assert!(error.contains("message_lock_timeout"), "{error}");
+    host.stop().await;
+}
+
+/// Middleware sees every message on its way in and its verdict on the way out, in the order given, and may keep the
+/// handler from running.
+#[tokio::test]
+async fn middleware_wraps_every_run_in_the_order_given() {
+    let place = Place::memory();
+    let order = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let noting = |name: &'static str| {
+        let order = std::sync::Arc::clone(&order);
+        move |delivery: Delivery, next: Next| {
+            let order = std::sync::Arc::clone(&order);
+            async move {
+                order.lock().push(format!("{name} before"));
+                let verdict = next.run(delivery).await;
+                order.lock().push(format!("{name} after"));
+                verdict
+            }
+        }
+    };
+    async fn refuse_strangers(delivery: Delivery, next: Next) -> Verdict {
+        match delivery.envelope.headers.get("tenant") {
+            Some(_) => next.run(delivery).await,
+            None => Verdict::DeadLetter { reason: "no tenant".into(), error: None },
+        }
+    }
+    let made = place.host(&["note"]);
+    let made = made.with(|host| {
+        host.middleware(noting("outer")).middleware(noting("inner")).middleware(refuse_strangers)
+    });
+    let mut host = made.start().await;
+    let bus = host.handle.bus().clone();
+    bus.send(Note("known".into())).header("tenant", "acme").await.expect("sent");
+    host.until_drained("note").await;
+    assert_eq!(host.seen().await.text, "known");
+    assert_eq!(*order.lock(), ["outer before", "inner before", "inner after", "outer after"]);
+    bus.send(Note("stranger".into())).await.expect("sent");
+    host.until("it is dead", "note", |depth| depth.dead == 1).await;
+    assert_eq!(host.dead("note").await[0].reason, "no tenant");
+    assert!(host.seen_so_far().is_empty());
+    host.stop().await;
 }
