@@ -24,6 +24,8 @@ pub enum Step {
     Await(PathBuf),
     /// Blocks its thread until the file is there.
     BlockUntil(PathBuf),
+    /// Gives the term blocking work for so many milliseconds, and writes down `worked` when that is done.
+    TermBlocking(u64),
     /// Sends [`Out`] and writes down what came of it: `sent`, or `not sent` with the error's kind.
     Send(u64),
     /// Asks the term, and writes down `held` or `lost`.

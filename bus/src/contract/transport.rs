@@ -178,7 +178,8 @@ pub struct ConsumerSpec {
     pub lease: Duration,
     /// The term of the singleton that reads, on a store that fences.
     pub fence: Option<Fence>,
-    /// How long the singleton's lock lasts unless renewed: each claim keeps the fence row's `until` this far ahead.
+    /// How long the singleton's lock lasts unless renewed: each claim and each extension keep the fence
+    /// row's `until` this far ahead.
     pub lock_lease: Option<Duration>,
     /// Whether a message that waits for its retry holds back what lies behind it.
     pub order: Order,

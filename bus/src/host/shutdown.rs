@@ -3,7 +3,8 @@
 //! 1. Nothing more is claimed; what was claimed ahead is given back at once.
 //! 2. What runs is awaited: no longer than the grace period, not a moment longer than needed. Each singleton's lock is
 //!    released when its run has ended and its verdict is with the store.
-//! 3. After the grace period, or a second signal, what still runs is named, asked to end, and dropped: the last act.
+//! 3. After the grace period, or a second signal, what still runs is named and asked to end (its token fires), and a
+//!    second later dropped: the last act.
 //!    A singleton's run that was dropped is released as cut; one that cannot even be dropped, because it blocks its
 //!    thread, keeps its lock until the lease ends by itself.
 //! 4. Sending is closed, the transports are, and last of all the keeper with the locks.
@@ -18,6 +19,9 @@ use super::start::{self, Running};
 use super::wiring::Plan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pump::PumpEnd;
+
+/// How long a run has to end by itself after its token fired: to put away what it has in hand.
+const NOTICE: Duration = Duration::from_secs(1);
 
 /// How long a run has to end after it was dropped. All later steps together take less than the 10 s that are promised
 /// beyond the grace period.
@@ -62,8 +66,11 @@ async fn join_all(runners: &mut JoinSet<PumpEnd>) {
 /// What has outlived the grace period is dropped.
 async fn last_act(running: &mut Running) -> Result<()> {
     let still = running.common.board.running();
-    tracing::warn!(target: "bus::host", running = ?still, grace = ?running.grace, "the grace period is over: cutting off what still runs");
+    tracing::warn!(target: "bus::host", running = ?still, grace = ?running.grace, "the grace period is over: what still runs is asked to end, and then cut off");
     running.common.signals.cancel.cancel();
+    if tokio::time::timeout(NOTICE, join_all(&mut running.runners)).await.is_ok() {
+        return Ok(());
+    }
     running.common.signals.cut.cancel();
     if tokio::time::timeout(LAST_ACT, join_all(&mut running.runners)).await.is_ok() {
         return Ok(());

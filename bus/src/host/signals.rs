@@ -14,8 +14,8 @@ use super::start::Board;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long after the grace period the process is ended from here. All steps of a shutdown take less, if there is a
-/// thread to take them (7 s at most); and the promise is 10 s.
-const BEYOND: Duration = Duration::from_secs(8);
+/// thread to take them (8 s at most); and the promise is 10 s.
+const BEYOND: Duration = Duration::from_secs(9);
 
 /// Hears signals for as long as it lives.
 pub(super) struct Listener {

@@ -357,6 +357,7 @@ impl Common {
             host: Arc::clone(&self.scope),
             clock: self.clock.clone(),
             term,
+            lock_lease: planned.lock.as_ref().map(|lock| lock.timing.lock_lease()),
         };
         let pump = Pump::start(spec, signals);
         self.board.post(endpoint, &pump);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::Shared;
 use crate::error::ErrorKind;
 
-/// Extends all claims three times a lease; ends when it is dropped.
+/// Extends all claims three times a lease (a singleton's lock's, where that is shorter); ends when it is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
     let lease = shared.spec.settings.lease;
+    let lease = shared.spec.lock_lease.map_or(lease, |lock_lease| lease.min(lock_lease));
     // After a call that failed there is time for two more before the claims run out.
     let mut pause = tokio::time::interval(lease / 3);
     pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -20,6 +20,7 @@ mod worker;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{Notify, RwLock, mpsc};
 use tokio::task::JoinSet;
@@ -64,6 +65,9 @@ pub struct PumpSpec {
     pub clock: Clock,
     /// A singleton's term.
     pub term: Option<Term>,
+    /// How long a singleton's lock lasts unless renewed. Its claims are extended often enough for the endpoint to stay
+    /// bound to the lock, however long a run takes.
+    pub lock_lease: Option<Duration>,
 }
 
 /// How a pump ended.

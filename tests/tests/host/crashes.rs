@@ -56,6 +56,23 @@ async fn a_long_run_is_not_taken_for_an_orphan() {
     drop((one, other));
 }
 
+/// M2: what is claimed ahead keeps its claim for as long as it waits, many leases long: nobody else runs it.
+#[tokio::test]
+async fn what_waits_in_the_buffer_keeps_its_claim() {
+    let site = Site::new();
+    let config = "[processors.plain]\nmax_concurrent_calls = 1\nprefetch_count = 30\nlease = \"1s\"\n";
+    send_plain(&site, (0..30).map(|n| Task::new(n).sleep(100))).await;
+    let one = actor(&site, &["plain"]).config(config).start();
+    let store = site.store();
+    until_true("all are claimed", || store.counts("plain").ready == 0).await;
+    let other = actor(&site, &["plain"]).config(config).start();
+    until_true("everything is done", || store.is_drained("plain")).await;
+    let runs = site.runs("plain");
+    assert_eq!(runs.len(), 30, "each ran once");
+    assert!(runs.iter().all(|run| run.p == one.pid() && run.count == 1), "{runs:?}");
+    drop(other);
+}
+
 /// M19: one message that ends its process each time, among a hundred that are claimed with it: in the end it is the one
 /// dead letter, given up on without another run, and all others are done.
 #[tokio::test]

@@ -97,8 +97,9 @@ async fn a_process_frozen_inside_a_commit_holds_the_others_up_and_no_more() {
     send_single(&site, (0..10).map(|n| Task::new(n).sleep(10))).await;
     let trap = site.path("trap");
     let setup = actor_with_lease(&site, &["single"], LEASE);
+    let mut holder = setup.env("BUS_TEST_TRAP", trap.display().to_string()).start();
+    site.begun("single", 2).await;
     site.allow("trap");
-    let mut holder = setup.env("BUS_FAILPOINT_COMMIT", trap.display().to_string()).start();
     until_true("it has frozen itself", || !trap.exists()).await;
     let other = actor_with_lease(&site, &["single"], LEASE).start();
     let store = site.store();
@@ -125,16 +126,17 @@ async fn a_process_frozen_inside_a_commit_holds_the_others_up_and_no_more() {
 #[tokio::test]
 async fn a_process_killed_inside_a_commit_lets_the_others_go_on() {
     let site = Site::new();
-    send_single(&site, (0..3).map(Task::new)).await;
-    site.allow("trap");
+    send_single(&site, (0..10).map(|n| Task::new(n).sleep(10))).await;
     let trap = site.path("trap");
     let setup = actor_with_lease(&site, &["single"], LEASE);
-    let mut holder = setup.env("BUS_FAILPOINT_COMMIT", trap.display().to_string()).start();
+    let mut holder = setup.env("BUS_TEST_TRAP", trap.display().to_string()).start();
+    site.begun("single", 2).await;
+    site.allow("trap");
     until_true("it has frozen itself", || !trap.exists()).await;
     holder.kill();
     let survivor = actor_with_lease(&site, &["single"], LEASE).start();
     let producer = in_time("the file can be written to", site.producer()).await;
-    in_time("sent", async { producer.bus().send(Single(Task::new(3))).await }).await.expect("sent");
+    in_time("sent", async { producer.bus().send(Single(Task::new(10))).await }).await.expect("sent");
     let store = site.store();
     until_true("all is done", || store.is_drained("single")).await;
     assert_eq!(store.counts("single").dead, 0);

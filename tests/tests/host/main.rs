@@ -4,6 +4,7 @@
 
 mod crashes;
 mod frozen;
+mod lost;
 mod overrun;
 mod saturation;
 mod shutdown;

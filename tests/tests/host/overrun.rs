@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bus_tests::runs::assert_single;
 use bus_tests::site::Site;
-use bus_tests::task::Task;
+use bus_tests::task::{Step, Task};
 use bus_tests::wait::until_true;
 
 use super::{actor_with_lease, seconds, send_plain, send_single};
@@ -95,7 +95,7 @@ async fn a_run_that_blocks_for_three_grace_periods_is_waited_for() {
 async fn a_run_that_blocks_for_ever_ends_with_its_process_and_its_lock_is_left_to_expire() {
     let site = Site::new();
     let go = site.path("go");
-    let (took, left) = told_to_end(&site, Task::new(1).then(bus_tests::task::Step::BlockUntil(go))).await;
+    let (took, left) = told_to_end(&site, Task::new(1).then(Step::BlockUntil(go))).await;
     assert!(took < GRACE as f64 + 10.0, "{took} s");
     assert_eq!(left, Left::Alone, "nobody released it");
     let runs = site.runs("single");
@@ -103,11 +103,25 @@ async fn a_run_that_blocks_for_ever_ends_with_its_process_and_its_lock_is_left_t
     assert_eq!(runs.iter().filter(|run| run.m == 1).count(), 2, "it was delivered again: {runs:?}");
 }
 
+/// §5.3: work that was given to the term's own threads cannot be dropped, and is waited for although its run is.
+#[tokio::test]
+async fn work_given_to_the_term_is_waited_for() {
+    let site = Site::new();
+    let (took, _) = told_to_end(&site, Task::new(1).then(Step::TermBlocking(GRACE * 3_000))).await;
+    assert!(took < GRACE as f64 + 10.0, "{took} s");
+    let runs = site.runs("single");
+    assert_eq!(runs[0].how.as_deref(), Some("dropped"));
+    let entries = site.entries();
+    let worked = entries.iter().find(|entry| entry.e == "worked").expect("its work came to its end");
+    assert_eq!(worked.p, runs[0].p);
+    assert!(runs[1].from > worked.t, "its successor began beside it: {runs:?}");
+}
+
 /// §7: the process ends within grace + 10 s also if not one of its worker threads is left to see to it.
 #[tokio::test]
 async fn a_process_whose_every_thread_is_blocked_ends_all_the_same() {
     let site = Site::new();
-    let never = bus_tests::task::Step::BlockUntil(site.path("never"));
+    let never = Step::BlockUntil(site.path("never"));
     send_plain(&site, (0..2).map(|n| Task::new(n).then(never.clone()))).await;
     let setup = actor_with_lease(&site, &["plain"], 2).env("BUS_SHUTDOWN_GRACE_PERIOD", format!("{GRACE}s"));
     let mut host = setup.env("TOKIO_WORKER_THREADS", "2").start();

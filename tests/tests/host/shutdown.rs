@@ -16,7 +16,7 @@ max_concurrent_calls = 100
 prefetch_count = 1000
 ";
 
-/// M16, M18: what is in flight finishes; what was claimed ahead is there for others at once, as if it had never been
+/// M16, M18, S35: what is in flight finishes; what was claimed ahead is there for others at once, as if it had never been
 /// claimed; and the process ends as soon as its last run has.
 #[tokio::test]
 async fn alone_on_sigterm_runs_finish_and_what_was_claimed_ahead_is_free_at_once() {

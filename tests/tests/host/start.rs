@@ -139,3 +139,14 @@ async fn a_producer_whose_message_names_no_transport_of_the_configuration_is_tol
     assert!(said.contains("billing") && said.contains("[transports]"), "it said: {said}");
     assert_eq!(site.store().counts("plain").ready, 1, "what came before it was sent");
 }
+
+/// A store that cannot be opened ends the start, with its name.
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_is_named() {
+    let site = Site::new();
+    let nowhere = format!("sqlite://{}/no/such/folder/bus.db", site.path("").display());
+    let mut host = site.process(PLAIN).env("BUS_TRANSPORTS__DEFAULT", nowhere).start();
+    assert_eq!(host.exit().await.code(), Some(1));
+    let said = host.said();
+    assert!(said.contains("no/such/folder/bus.db"), "it said: {said}");
+}

@@ -227,3 +227,25 @@ async fn two_singleton_subscriptions_of_one_event_progress_at_once() {
         assert!(store.lock(name).is_some(), "there is no lock {name}");
     }
 }
+
+/// §5.7: who would guard the same endpoint by another lock (here by another namespace) does not run beside the one who is
+/// at it, says why, and takes over when that one is gone.
+#[tokio::test]
+async fn a_host_with_another_lock_for_the_same_endpoint_waits() {
+    let site = Site::new();
+    send_single(&site, [Task::new(1).wait_for(&site.path("go"))]).await;
+    let mut one = actor_with_lease(&site, &["single"], LEASE).env("BUS_NAMESPACE", "blue").start();
+    site.begun("single", 1).await;
+    let two = actor_with_lease(&site, &["single"], LEASE).env("BUS_NAMESPACE", "green").start();
+    let store = site.store();
+    until_true("it has its own lock", || store.lock("green/queue/single").is_some()).await;
+    until_true("it says why it waits", || two.said().contains("bound to another lock")).await;
+    stays("it waits", Duration::from_secs(LEASE), || site.runs("single").len() == 1).await;
+    site.allow("go");
+    until_true("it is done", || store.is_drained("single")).await;
+    one.terminate();
+    assert!(one.exit().await.success());
+    send_single(&site, [Task::new(2)]).await;
+    assert_eq!(site.begun("single", 2).await.p, two.pid());
+    assert_single(&site.runs("single"));
+}

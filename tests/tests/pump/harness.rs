@@ -139,6 +139,7 @@ impl Setup {
             host: Arc::new(HostScope::default()),
             clock: store.clock.clone(),
             term: None,
+            lock_lease: None,
         };
         Running { pump: Pump::start(spec, signals.clone()), signals }
     }

@@ -193,7 +193,12 @@ impl Consumer for MemoryConsumer {
 
     fn extend<'a>(&'a self, receipts: &'a mut [Receipt], lease: Duration) -> BoxFuture<'a, Vec<Result<()>>> {
         Box::pin(async move {
-            let extend = |receipt: &Receipt| self.with_queue(|queue, now| queue.extend(receipt, lease, now));
+            let extend = |receipt: &Receipt| {
+                self.with_queue(|queue, now| {
+                    queue.keep_bound(&self.spec, now);
+                    queue.extend(receipt, lease, now)
+                })
+            };
             receipts.iter().map(extend).collect()
         })
     }

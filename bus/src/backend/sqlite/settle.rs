@@ -239,6 +239,9 @@ pub(super) fn extend(
     if let Err(lost) = claims.check_term(tx)? {
         return Ok(receipts.iter().map(|_| Err(lost.clone())).collect());
     }
+    if let Some(term) = &claims.term {
+        term.bind(tx, claims.endpoint)?;
+    }
     let until = nanos(tx.now + lease);
     let mut statement = tx.statement(include_str!("sql/claim_extend.sql"))?;
     let extend_one = |receipt| match claims.columns(receipt) {

@@ -18,6 +18,7 @@ pub(super) fn cases() -> Vec<super::Case> {
         [Fencing] a_fence_never_falls = "A lower fence than the one in force is outdated, and changes nothing.";
         [Fencing] another_lock_waits_for_the_row = "A row belongs to its lock until that has run out.";
         [Fencing] claims_keep_the_row_bound = "A singleton that receives keeps its row bound to its lock.";
+        [Fencing] extensions_keep_the_row_bound = "So does one that is at work and extends its claim.";
         [Fencing] a_row_is_shown_as_it_stands = "A row shows lock and fence, and an endpoint without one shows none.";
         [Fencing] an_outdated_term_changes_nothing = "Under a lower fence nothing is claimed, extended, settled or recorded.";
         [Fencing] a_waiting_receive_learns_of_its_end = "A receive of a former term ends, and does not take a message.";
@@ -105,6 +106,27 @@ async fn claims_keep_the_row_bound(bench: &Bench) -> Checked {
     tokio::time::sleep(lease + bench.timing.moment).await;
     let refused = fencing.raise(claim_under(&queue, "queue/new", 20, lease)).await?;
     ensure!(matches!(refused, Raised::OtherLock { .. }), "after a claim the row was answered {refused:?}");
+    Ok(())
+}
+
+async fn extensions_keep_the_row_bound(bench: &Bench) -> Checked {
+    let queue = bench.queue("kept-at-work").await?;
+    let fencing = bench.fencing()?;
+    let lease = bench.timing.lease;
+    fencing.raise(claim_under(&queue, "queue/old", 10, lease)).await?;
+    // The claim itself binds the row for one lease of the lock, the extension for another from then on.
+    let spec = ConsumerSpec::new(Arc::clone(&queue), LONG).fenced(Fence::new(10), lease);
+    let consumer = bench.consumer_with(spec).await?;
+    bench.send(&queue, "work").await?;
+    let mut held = bench.receive_one(&consumer).await?;
+    tokio::time::sleep(lease * 2 / 3).await;
+    try_extend(&consumer, &mut held.receipt, LONG).await??;
+    tokio::time::sleep(lease * 2 / 3).await;
+    let refused = fencing.raise(claim_under(&queue, "queue/new", 20, lease)).await?;
+    ensure!(
+        matches!(refused, Raised::OtherLock { .. }),
+        "after an extension the row was answered {refused:?}"
+    );
     Ok(())
 }
 

@@ -143,6 +143,7 @@ impl Stage<'_> {
                 }
             }
             Step::BlockUntil(file) => block_until(&file),
+            Step::TermBlocking(millis) => self.block_under_term(millis, curtain).await?,
             Step::Send(n) => match self.bus.send(Out(n)).await {
                 Ok(_) => curtain.write("sent"),
                 Err(error) => {
@@ -159,6 +160,19 @@ impl Stage<'_> {
             Step::Abort => std::process::abort(),
         }
         Ok(())
+    }
+}
+
+impl Stage<'_> {
+    async fn block_under_term(&self, millis: u64, curtain: &Curtain<'_>) -> Result<(), String> {
+        let term = self.term.as_ref().ok_or("only a singleton has a term")?;
+        let (journal, entry) = (self.journal.clone(), curtain.entry.clone());
+        let work = move || {
+            std::thread::sleep(Duration::from_millis(millis));
+            let now = Entry::now("worked");
+            journal.write(&Entry { t: now.t, e: now.e, ..entry });
+        };
+        term.blocking(work).await.map_err(|error| error.to_string())
     }
 }
 

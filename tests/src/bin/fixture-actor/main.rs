@@ -3,6 +3,7 @@
 
 mod diary;
 mod handlers;
+mod trap;
 
 use bus::Host;
 use bus::host::config::Config;
@@ -11,6 +12,7 @@ use bus_tests::journal::{Entry, Journal};
 #[tokio::main]
 async fn main() -> bus::Result<()> {
     diary::listen(Journal::of_this_process());
+    trap::set();
     let endpoints: Vec<String> = std::env::args().skip(1).collect();
     let mut host = Host::builder().config(Config::from_env()?);
     if !endpoints.is_empty() {

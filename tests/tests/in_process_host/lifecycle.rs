@@ -1,0 +1,179 @@
+//! Starting and stopping, in whatever order.
+
+use std::time::{Duration, Instant};
+
+use bus::contract::{Fence, FenceClaim, LockId, OpenOptions, Scheme, StoreUrl};
+use bus::{Endpoint, ErrorKind};
+use bus_tests::wait::in_time;
+
+use super::handlers::{Answer, Note, Patience, Relaxed};
+use super::{Host, Place};
+
+/// M17: stop, stop again, wait after that, from several tasks: all answer the same, in bounded time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_twice_and_waiting_afterwards_is_bounded() {
+    for place in Place::each() {
+        let host = place.host(&["note", "relaxed"]).start().await;
+        let (one, two) = (host.handle.clone(), host.handle.clone());
+        let (first, second, third) =
+            in_time("all three return", async { tokio::join!(one.stop(), two.stop(), two.wait()) }).await;
+        first.expect("stopped");
+        second.expect("stopped");
+        third.expect("stopped");
+        in_time("stopped long ago", host.handle.stop()).await.expect("stopped");
+        in_time("stopped long ago", host.handle.wait()).await.expect("stopped");
+        host.handle.hurry();
+        host.handle.begin_stop();
+    }
+}
+
+/// M17: stopped in the very moment in which it was started.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_at_once_after_the_start_is_bounded() {
+    let place = Place::sqlite();
+    for _ in 0..10 {
+        let host = place.host(&["note", "relaxed", "strict"]).start().await;
+        let began = Instant::now();
+        host.stop().await;
+        assert!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
+    }
+}
+
+/// What was built and never started has nothing to be stopped.
+#[tokio::test]
+async fn a_host_that_is_never_started_leaves_nothing_behind() {
+    let place = Place::memory();
+    let host = Host::builder().transport("default", &place.url).only(["relayed"]);
+    let (seen, _) = tokio::sync::mpsc::unbounded_channel();
+    let probe = super::Probe { seen, answer: std::sync::Arc::new(|_| Answer::Done) };
+    drop(host.provide(probe).build().expect("sound"));
+}
+
+/// After the stop nothing can be sent, and the reason is said.
+#[tokio::test]
+async fn a_stopped_hosts_bus_is_closed() {
+    for place in Place::each() {
+        let host = place.host(&["note"]).start().await;
+        let bus = host.handle.bus().clone();
+        host.stop().await;
+        let refused = bus.send(Note("late".into())).await.expect_err("it is closed");
+        assert_eq!(refused.kind(), ErrorKind::Closed);
+        assert!(refused.to_string().contains("stopped"), "{refused}");
+        let refused = bus.send_all([Note("late".into()), Note("later".into())]).await;
+        assert!(refused.iter().all(|sent| sent.as_ref().is_err_and(|e| e.kind() == ErrorKind::Closed)));
+    }
+}
+
+/// M16, M18: what runs is awaited, and finishes; what was interrupted by the end of the grace period is no attempt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_waits_for_what_runs_and_cuts_it_after_the_grace_period() {
+    for place in Place::each() {
+        let short = Answer::Sleep(Duration::from_millis(300));
+        let mut host = place.host(&["note", "relaxed"]).answering_in_turn([short]).start().await;
+        host.handle.bus().send(Note("short".into())).await.expect("sent");
+        host.seen().await;
+        host.stop().await;
+
+        // Nothing of it is left for a second host: it was finished and settled.
+        let made = place
+            .host(&["note", "relaxed"])
+            .with(|host| host.shutdown_grace_period(Duration::from_millis(200)));
+        let long = || Answer::Sleep(Duration::from_secs(60));
+        let mut host = made.answering_in_turn([long(), long()]).start().await;
+        assert_eq!(host.depth("note").await, bus::contract::Depth::default());
+        host.handle.bus().send(Note("long".into())).await.expect("sent");
+        host.handle.bus().send(Relaxed("long".into())).await.expect("sent");
+        host.seen().await;
+        host.seen().await;
+        let began = Instant::now();
+        host.stop().await;
+        assert!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
+
+        let mut host = place.host(&["note"]).start().await;
+        let again = host.seen().await;
+        assert_eq!((again.text.as_str(), again.count), ("long", 1), "the interrupted attempt is not counted");
+        host.stop().await;
+    }
+}
+
+/// After the grace period a run is asked to end before it is dropped; what it does then counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_heeds_its_token_after_the_grace_period_is_taken_at_its_word() {
+    for place in Place::each() {
+        let made =
+            place.host(&["patience"]).with(|host| host.shutdown_grace_period(Duration::from_millis(100)));
+        let mut host = made.start().await;
+        host.handle.bus().send(Patience("polite".into())).await.expect("sent");
+        host.seen().await;
+        host.stop().await;
+        let host = place.host(&["note"]).start().await;
+        assert_eq!(host.depth("patience").await, bus::contract::Depth::default(), "it was done");
+        host.stop().await;
+    }
+}
+
+/// A second signal in code.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hurrying_ends_the_grace_period() {
+    let place = Place::sqlite();
+    let mut host = place.host(&["note"]).answering(|_| Answer::Sleep(Duration::from_secs(60))).start().await;
+    host.handle.bus().send(Note("long".into())).await.expect("sent");
+    host.seen().await;
+    let began = Instant::now();
+    host.handle.begin_stop();
+    host.handle.hurry();
+    in_time("it ends", host.handle.wait()).await.expect("it ends");
+    assert!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
+}
+
+/// Two hosts in one program are like two in two: they share the work.
+#[tokio::test]
+async fn two_hosts_on_one_store_share_the_work() {
+    let place = Place::sqlite();
+    let mut one = place.host(&["note"]).start().await;
+    let mut two = place.host(&["note"]).start().await;
+    for n in 0..50 {
+        one.handle.bus().send(Note(n.to_string())).await.expect("sent");
+    }
+    one.until_drained("note").await;
+    assert_eq!(one.seen_so_far().len() + two.seen_so_far().len(), 50, "each ran once");
+    one.stop().await;
+    two.stop().await;
+}
+
+/// §5.7: a plain processor does not read what some fleet reads as a singleton's, as long as that is bound.
+#[tokio::test]
+async fn a_plain_processor_on_a_bound_endpoint_is_refused() {
+    let place = Place::sqlite();
+    let url = StoreUrl::parse(&place.url).expect("a URL");
+    let open = Scheme::find("sqlite").expect("a scheme").transport.expect("it carries messages");
+    let transport = open(&url, &OpenOptions::default()).await.expect("it opens");
+    let queue = Endpoint::queue("note").expect("an endpoint");
+    transport.prepare(std::slice::from_ref(&queue)).await.expect("prepared");
+    let fencing = transport.capabilities().fencing.expect("it fences");
+    let raise = |fence, lease| {
+        let lock = LockId::from("queue/note");
+        FenceClaim::new(queue.clone().into(), "sqlite:elsewhere", &lock, Fence::new(fence), lease)
+    };
+    fencing.raise(raise(7, Duration::from_secs(60))).await.expect("raised");
+
+    let (seen, _) = tokio::sync::mpsc::unbounded_channel();
+    let probe = super::Probe { seen, answer: std::sync::Arc::new(|_| Answer::Done) };
+    let host = Host::builder().transport("default", &place.url).only(["note"]).provide(probe);
+    let refused = host.build().expect("sound").start().await.expect_err("it is a singleton's");
+    assert_eq!(refused.kind(), ErrorKind::Wiring);
+    let text = refused.to_string();
+    for words in ["`note` is no singleton", "sqlite:elsewhere#queue/note", "handlers.rs:"] {
+        assert!(text.contains(words), "{words} is missing from: {text}");
+    }
+
+    // Once nobody is bound to it any more, it starts.
+    fencing.raise(raise(8, Duration::from_millis(1))).await.expect("raised");
+    let free = async {
+        while fencing.row(&queue).await.expect("answered").is_some_and(|row| !row.bound_for.is_zero()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    in_time("nobody is bound to it", free).await;
+    place.host(&["note"]).start().await.stop().await;
+}
