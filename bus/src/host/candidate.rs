@@ -68,6 +68,7 @@ impl Candidate {
             PumpEnd::Cut(messages) => {
                 HandOver::Cut { reason: format!("{} runs were cut off", messages.len()) }
             }
+            PumpEnd::Failed => HandOver::Cut { reason: "the pump failed".to_owned() },
         }
     }
 

@@ -52,7 +52,8 @@ pub(super) async fn shut_down(mut running: Running, hurry: CancellationToken) ->
 async fn join_all(runners: &mut JoinSet<PumpEnd>) {
     while let Some(ended) = runners.join_next().await {
         match ended {
-            Ok(PumpEnd::Clean) => {}
+            // What failed was reported where it did.
+            Ok(PumpEnd::Clean | PumpEnd::Failed) => {}
             Ok(PumpEnd::Cut(messages)) => {
                 tracing::warn!(target: "bus::host", ?messages, "cut off at the end; they will be delivered again");
             }
