@@ -99,6 +99,8 @@ async fn pass_on(host: &Signals, term: &Term, pump: &Signals) -> PumpEnd {
     loop {
         tokio::select! {
             () = draining.cancelled(), if !pump.stop.is_cancelled() => pump.stop.cancel(),
+            // The term will say so too; but a keeper that a lock manager blocks would say it too late.
+            () = host.stop.cancelled(), if !pump.stop.is_cancelled() => pump.stop.cancel(),
             () = lost.cancelled(), if !pump.cancel.is_cancelled() => {
                 pump.stop.cancel();
                 pump.cancel.cancel();

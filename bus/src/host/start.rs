@@ -16,8 +16,9 @@ use super::wiring::{self, Plan, Planned, Source};
 use super::{report, shutdown};
 use crate::contract::{Consumer, ConsumerSpec, Inspect, LockGuarantees, LockManager, OpenOptions, Transport};
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::Endpoint;
-use crate::pipeline::{Middleware, Pipeline};
+use crate::message::{Endpoint, Verdict};
+use crate::pipeline::{HandlerFn, Middleware, Pipeline};
+use crate::processor::Handler;
 use crate::pump::{Pump, PumpEnd, PumpSpec, Signals};
 use crate::reconnect::Backoff;
 use crate::registry;
@@ -340,12 +341,11 @@ impl Common {
         signals: Signals,
         term: Option<Term>,
     ) -> Pump {
-        let handler = Arc::clone(&planned.processor.handler);
         let pipeline = Pipeline::new(
             Arc::clone(endpoint),
             planned.settings.clone(),
             self.middleware.clone(),
-            Arc::new(move |delivery| handler.call(delivery)),
+            handler_in(term.clone(), Arc::clone(&planned.processor.handler)),
             signals.cut.clone(),
         );
         let spec = PumpSpec {
@@ -362,6 +362,17 @@ impl Common {
         let pump = Pump::start(spec, signals);
         self.board.post(endpoint, &pump);
         pump
+    }
+}
+
+/// What a pipeline calls at its end: the handler, unless its term has ended while a middleware had the message.
+fn handler_in(term: Option<Term>, handler: Arc<dyn Handler>) -> HandlerFn {
+    match term {
+        None => Arc::new(move |delivery| handler.call(delivery)),
+        Some(term) => Arc::new(move |delivery| match term.check() {
+            Ok(()) => handler.call(delivery),
+            Err(_) => Box::pin(std::future::ready(Verdict::Release)),
+        }),
     }
 }
 
