@@ -77,6 +77,12 @@ async fn last_act(running: &mut Running) -> Result<()> {
         return Ok(());
     }
     let stuck = running.common.board.running();
+    if stuck.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Timeout,
+            "all runs have ended, but the store did not take in time what became of them. Their messages come back when their claims run out",
+        ));
+    }
     Err(Error::new(
         ErrorKind::Handler,
         format!(

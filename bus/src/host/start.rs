@@ -425,6 +425,7 @@ impl HostHandle {
     ///
     /// # Errors
     /// [`ErrorKind::Handler`] if a handler could be neither awaited nor dropped; it may still be running.
+    /// [`ErrorKind::Timeout`] if the store did not take the last verdicts, so that their messages will come again.
     pub async fn stop(&self) -> Result<()> {
         self.begin_stop();
         self.wait().await

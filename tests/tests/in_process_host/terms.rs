@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use bus::contract::{Fence, FenceClaim, Fencing, LockId, OpenOptions, Raised, Scheme, StoreUrl};
 use bus::message::{Delivery, Verdict};
 use bus::pipeline::Next;
-use bus::{Endpoint, Term};
+use bus::{Endpoint, ErrorKind, Term};
 use bus_tests::wait::in_time;
 
 use super::Place;
@@ -82,4 +82,51 @@ async fn a_handler_is_not_begun_when_its_term_ended_in_a_middleware() {
         assert_eq!(host.seen_so_far().len(), 0, "it ran once");
         host.stop().await;
     }
+}
+
+/// §5.8: a transaction of the user's own is committed while the term is in force in the store, and only then; whatever
+/// keeps it from being committed leaves none open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_of_ones_own_is_committed_under_the_term_or_not_at_all() {
+    let place = Place::sqlite();
+    let (tell, mut terms) = tokio::sync::mpsc::unbounded_channel();
+    let shows_term = move |delivery: Delivery, next: Next| {
+        let _ = tell.send(delivery.scope.get::<Term>());
+        next.run(delivery)
+    };
+    let mut host = place.host(&["relaxed"]).with(|host| host.middleware(shows_term)).start().await;
+    host.handle.bus().send(Relaxed("once".into())).await.expect("sent");
+    host.seen().await;
+    let term = terms.recv().await.flatten().expect("a singleton has a term");
+
+    let file = place.url.strip_prefix("sqlite://").expect("a file");
+    let mut own = rusqlite::Connection::open(file).expect("opened");
+    own.busy_timeout(std::time::Duration::from_secs(10)).expect("set");
+    own.pragma_update(None, "foreign_keys", true).expect("set");
+    own.execute_batch(
+        "CREATE TABLE report (id INTEGER PRIMARY KEY);
+         CREATE TABLE line (report INTEGER REFERENCES report (id) DEFERRABLE INITIALLY DEFERRED)",
+    )
+    .expect("made");
+    let count = |own: &rusqlite::Connection| {
+        own.query_row("SELECT count(*) FROM report", [], |row| row.get::<_, i64>(0)).expect("counted")
+    };
+
+    own.execute_batch("BEGIN IMMEDIATE; INSERT INTO report VALUES (1)").expect("written");
+    term.commit(&mut own).await.expect("the term is in force");
+    assert_eq!(count(&own), 1);
+
+    own.execute_batch("BEGIN IMMEDIATE; INSERT INTO report VALUES (2); INSERT INTO line VALUES (99)")
+        .expect("written");
+    term.commit(&mut own).await.expect_err("there is no report 99");
+    assert!(own.is_autocommit(), "the transaction is not left open");
+    assert_eq!(count(&own), 1);
+
+    outrun(&*fencing(&place).await, "relaxed").await;
+    own.execute_batch("BEGIN IMMEDIATE; INSERT INTO report VALUES (3)").expect("written");
+    let refused = term.commit(&mut own).await.expect_err("another fence is in force");
+    assert_eq!(refused.kind(), ErrorKind::TermLost);
+    assert!(own.is_autocommit(), "the transaction is not left open");
+    assert_eq!(count(&own), 1);
+    host.stop().await;
 }
