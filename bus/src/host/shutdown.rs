@@ -44,7 +44,7 @@ pub(super) async fn shut_down(mut running: Running, hurry: CancellationToken) ->
     start::close_transports(&running.common.transports).await;
     if let Some(keeper) = running.keeper.take() {
         // All locks are released by now but those of runs that would not end: these are left to their leases.
-        keeper.close(RELEASE).await;
+        keeper.close_after(RELEASE, start::close_locks(running.locks.take())).await;
     }
     outcome
 }

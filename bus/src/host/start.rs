@@ -66,6 +66,7 @@ pub(super) struct Running {
     pub(super) common: Arc<Common>,
     pub(super) bus: Bus,
     pub(super) keeper: Option<Arc<Keeper>>,
+    pub(super) locks: Option<Arc<dyn LockManager>>,
     pub(super) runners: JoinSet<PumpEnd>,
     pub(super) grace: Duration,
 }
@@ -87,12 +88,14 @@ pub(super) async fn start(plan: Plan) -> Result<HostHandle> {
 struct Opened {
     transports: Transports,
     keeper: Option<Arc<Keeper>>,
+    locks: Option<Arc<dyn LockManager>>,
 }
 
 impl Opened {
     async fn start(&mut self, mut plan: Plan) -> Result<Running> {
         let options = OpenOptions::new(plan.clock.clone());
         let locks = self.open_locks(&mut plan, &options).await?;
+        self.locks.clone_from(&locks);
         let promised = locks.as_ref().map(|locks| locks.guarantees());
         self.transports = open_transports(&plan.transports, &options).await?;
         check_opened(&plan, &self.transports, promised.as_ref())?;
@@ -129,7 +132,7 @@ impl Opened {
                 }
             }
         }
-        Ok(Running { common, bus, keeper: self.keeper.take(), runners, grace: plan.grace })
+        Ok(Running { common, bus, keeper: self.keeper.take(), locks, runners, grace: plan.grace })
     }
 
     /// Starts the keeper, if anything needs one, and opens the lock manager on it.
@@ -166,8 +169,15 @@ impl Opened {
     async fn close(self) {
         close_transports(&self.transports).await;
         if let Some(keeper) = self.keeper {
-            keeper.close(Duration::ZERO).await;
+            keeper.close_after(Duration::ZERO, close_locks(self.locks)).await;
         }
+    }
+}
+
+/// Closes the lock manager, if there is one. To be done in the keeper's runtime.
+pub(super) async fn close_locks(locks: Option<Arc<dyn LockManager>>) {
+    if let Some(locks) = locks {
+        locks.close().await;
     }
 }
 

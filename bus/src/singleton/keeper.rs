@@ -33,8 +33,8 @@ pub struct Keeper {
     ended: CancellationToken,
 }
 
-/// How long the thread may take to end when it has nothing left to do. It takes no time, unless a lock manager blocks
-/// it, which cannot be helped: then it is left behind.
+/// How long the lock manager may take to be closed, and the thread to end. A manager that blocks the thread, or waits
+/// for a store that stands still, is left behind.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 impl Keeper {
@@ -123,6 +123,11 @@ impl Keeper {
     /// Ends the keeper, last of all: waits until all locks have been given back, but no longer than `patience`; what
     /// is still held then is left to expire.
     pub async fn close(&self, patience: Duration) {
+        self.close_after(patience, std::future::ready(())).await;
+    }
+
+    /// The same, and does `last` in the keeper's runtime when all locks have been given back: closing their manager, say.
+    pub async fn close_after(&self, patience: Duration, last: impl Future<Output = ()> + Send + 'static) {
         self.holds.close();
         let given_back = tokio::time::timeout(patience, self.holds.wait()).await.is_ok();
         let end = async {
@@ -130,11 +135,13 @@ impl Keeper {
                 self.abandon.cancel();
                 self.holds.wait().await;
             }
+            // That it panicked is no reason not to end.
+            let _ = self.handle.spawn(last).await;
             self.end.cancel();
             self.ended.cancelled().await;
         };
         if tokio::time::timeout(LAST_MOMENT, end).await.is_err() {
-            tracing::error!(target: "bus::singleton", "the lock manager blocks the keeper's thread, which is left behind");
+            tracing::warn!(target: "bus::singleton", "the lock manager does not come to its end, and is left behind");
         }
         self.end.cancel();
     }

@@ -154,3 +154,18 @@ async fn a_store_that_stands_still_does_not_keep_a_process_from_ending() {
     })
     .await;
 }
+
+/// The same at the start, which waits for the store: it can be called off.
+#[tokio::test]
+async fn a_start_that_waits_for_a_store_that_stands_still_can_be_called_off() {
+    let site = Site::new();
+    send_plain(&site, [Task::new(1)]).await;
+    let gate = std::fs::File::open(site.path("bus.db.lock")).expect("the gate");
+    gate.lock().expect("passed");
+    let mut host = actor(&site, &["plain", "single"]).start();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(host.try_exit().is_none(), "it waits: {}", host.said());
+    host.terminate();
+    let (status, _) = host.exit_within(Duration::from_secs(11)).await;
+    assert!(status.success(), "{}", host.said());
+}
