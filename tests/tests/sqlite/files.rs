@@ -86,6 +86,26 @@ async fn a_new_file_can_be_opened_by_many_at_once() {
     }
 }
 
+/// Nobody who looks while another one makes the tables takes the file for another program's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_file_that_is_being_made_is_not_taken_for_another_programs() {
+    for _ in 0..100 {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("bus.db");
+        // One after the other, so that some come while the first is at it.
+        let openings = (0..40).map(|n| {
+            let file = file.clone();
+            tokio::task::spawn_blocking(move || {
+                std::thread::sleep(std::time::Duration::from_micros(100 * n));
+                tokio::runtime::Handle::current().block_on(open(&file)).map(drop)
+            })
+        });
+        for opened in join_all(openings).await {
+            opened.unwrap().unwrap_or_else(|e| panic!("{e:?}"));
+        }
+    }
+}
+
 /// A message that went into a file which nobody else can find would be lost, though it was answered for.
 #[tokio::test]
 async fn a_file_replaced_beneath_us_takes_no_messages() {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::config::Config;
@@ -99,6 +100,9 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Makes an empty file for this user only, unless there is one; SQLite gives its side files the same mode.
 fn create_if_missing(path: &Path) -> Result<PathBuf> {
+    // Closing the new file would let go of the locks that another thread has taken on it through SQLite meanwhile.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock();
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     private(&mut options);
@@ -113,7 +117,9 @@ fn create_if_missing(path: &Path) -> Result<PathBuf> {
 /// Makes the connection ready for use, and the file if it is a new one; answers the number of this boot.
 fn prepare(connection: &Connection, gate: &Gate, config: &Config) -> Result<i64> {
     connection.busy_timeout(config.busy_timeout).map_err(of_statement)?;
-    if check(connection)? == Content::Empty {
+    // As a rule the tables are there. A look from outside of the gate, in three statements, may fall into the moment in
+    // which another process makes them, and take the file for somebody else's: only what is seen within the gate counts.
+    if !matches!(check(connection), Ok(Content::Ours)) {
         let _passage = gate.pass();
         create(connection)?;
     }
