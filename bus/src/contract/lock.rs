@@ -197,7 +197,7 @@ pub struct LockRecord {
     pub lock_lease: Duration,
     /// How long it is still held unless renewed; `None` if it is free.
     pub held_for: Option<Duration>,
-    /// Whether the last term ended cleanly; `Err` has the reason of a cut.
+    /// How the last term ended; `None` while it goes on, or if its holder died.
     pub ended: Option<Ended>,
     /// What its holder noted.
     pub note: Vec<u8>,
@@ -244,6 +244,30 @@ impl LockGuarantees {
             poll: Duration::from_secs(1),
             shortest_lease: Duration::from_secs(1),
             longest_lease: Duration::from_secs(600),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S24: the ids are what two releases of a program agree on. This list only ever grows.
+    #[test]
+    fn lock_ids_never_change() {
+        let queue = Endpoint::queue("rebuild-cache").unwrap_or_else(|e| panic!("{e}"));
+        let subscription =
+            Endpoint::subscription("order-placed", "send-receipt").unwrap_or_else(|e| panic!("{e}"));
+        let golden = [
+            (LockId::of_endpoint(None, "default", &queue), "queue/rebuild-cache"),
+            (LockId::of_endpoint(None, "billing", &queue), "billing/queue/rebuild-cache"),
+            (LockId::of_endpoint(Some("shop"), "default", &queue), "shop/queue/rebuild-cache"),
+            (LockId::of_endpoint(Some("shop"), "billing", &queue), "shop/billing/queue/rebuild-cache"),
+            (LockId::of_endpoint(None, "default", &subscription), "subscription/order-placed/send-receipt"),
+            (LockId::of(None, "default", "schedule", "nightly-import"), "schedule/nightly-import"),
+        ];
+        for (id, text) in golden {
+            assert_eq!(id.as_str(), text);
         }
     }
 }

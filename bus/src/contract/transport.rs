@@ -235,7 +235,7 @@ pub trait Consumer: Send + Sync + 'static {
     /// when `stop` fires, with what it has claimed by then.
     ///
     /// Claiming counts the delivery; taking over a claim that ran out counts a crash. Claims of an older fence of this
-    /// endpoint may be taken over at once; after a clean hand-over that counts nothing. A message past its time to
+    /// endpoint may be taken over at once, which counts one too: after a clean hand-over there are none. A message past its time to
     /// live is not delivered but dead-lettered as `expired`.
     ///
     /// The pump never drops this future. If it is dropped all the same, what was claimed comes back when its lease
