@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::fence::{self, Term};
 use super::row::{RawEnvelope, fence_column, instant, nanos};
 use super::settle;
+use super::strict::Gate;
 use super::transaction::{EndpointId, Tx};
 use super::work::{Work, not_run};
 use crate::clock::{BootInstant, Timestamp};
@@ -49,6 +50,14 @@ pub(super) struct Claimed {
     pub(super) up_to: i64,
     /// When something becomes available by itself, if nothing was.
     pub(super) next_change: Option<Duration>,
+}
+
+impl Claimed {
+    /// An empty answer, with the time to look again.
+    fn nothing(request: &Request, next_change: Option<Duration>) -> Self {
+        let up_to = request.endpoint.first();
+        Claimed { rows: Vec::new(), at: None, short: true, up_to, next_change }
+    }
 }
 
 /// A message as it lies in the store, with its counts as of this claim.
@@ -100,15 +109,35 @@ fn claim(tx: &mut Tx<'_>, request: &Request) -> rusqlite::Result<Result<Claimed>
         }
         term.bind(tx, request.endpoint)?;
     }
+    if request.strict { claim_strictly(tx, request) } else { claim_next(tx, request) }.map(Ok)
+}
+
+fn claim_next(tx: &mut Tx<'_>, request: &Request) -> rusqlite::Result<Claimed> {
     wake_delayed(tx, request.endpoint)?;
-    if request.strict && is_held_back(tx, request)? {
-        return nothing(tx, request).map(Ok);
-    }
     let mut claimed = take(tx, request, request.after)?;
     if claimed.rows.is_empty() && request.after > request.endpoint.first() {
         claimed = take(tx, request, request.endpoint.first())?;
     }
-    Ok(if claimed.rows.is_empty() { Ok(nothing(tx, request)?) } else { Ok(claimed) })
+    if claimed.rows.is_empty() { nothing(tx, request) } else { Ok(claimed) }
+}
+
+fn claim_strictly(tx: &mut Tx<'_>, request: &Request) -> rusqlite::Result<Claimed> {
+    loop {
+        match Gate::of(tx, request)? {
+            Gate::Open => return claim_next(tx, request),
+            Gate::Closed(opens_in) => return Ok(Claimed::nothing(request, opens_in)),
+            Gate::Tried(id) => {
+                make_available(tx, id)?;
+                let mut claimed = Claimed { at: Some(tx.now), ..Claimed::nothing(request, None) };
+                let row = ready(tx, request.endpoint, id - 1, 1)?;
+                keep(tx, request, row, &mut claimed.rows)?;
+                // Else it had expired: on to the next.
+                if !claimed.rows.is_empty() {
+                    return Ok(claimed);
+                }
+            }
+        }
+    }
 }
 
 /// Makes available what is due.
@@ -119,8 +148,7 @@ fn wake_delayed(tx: &mut Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<()> {
         .take(DUE_AT_ONCE)
         .collect::<rusqlite::Result<_>>()?;
     for id in &due {
-        tx.execute(include_str!("sql/delayed_to_ready.sql"), [id])?;
-        tx.execute(include_str!("sql/delayed_delete.sql"), [id])?;
+        make_available(tx, *id)?;
     }
     if due.len() > 1 {
         // More than we may take: others want to know.
@@ -129,13 +157,9 @@ fn wake_delayed(tx: &mut Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn is_held_back(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<bool> {
-    if request.look_for_lapsed && !lapsed(tx, request, 1)?.is_empty() {
-        return Ok(false);
-    }
-    let endpoint = request.endpoint;
-    tx.statement(include_str!("sql/strict_gate.sql"))?
-        .query_row((endpoint.first(), endpoint.last(), endpoint.0), |row| row.get(0))
+fn make_available(tx: &Tx<'_>, id: i64) -> rusqlite::Result<()> {
+    tx.execute(include_str!("sql/delayed_to_ready.sql"), [id])?;
+    tx.execute(include_str!("sql/delayed_delete.sql"), [id]).map(drop)
 }
 
 fn take(tx: &Tx<'_>, request: &Request, after: i64) -> rusqlite::Result<Claimed> {
@@ -156,7 +180,8 @@ fn take(tx: &Tx<'_>, request: &Request, after: i64) -> rusqlite::Result<Claimed>
     Ok(claimed)
 }
 
-fn lapsed(tx: &Tx<'_>, request: &Request, limit: usize) -> rusqlite::Result<Vec<ClaimedRow>> {
+/// Claims that nobody keeps any more.
+pub(super) fn lapsed(tx: &Tx<'_>, request: &Request, limit: usize) -> rusqlite::Result<Vec<ClaimedRow>> {
     let endpoint = request.endpoint;
     let fence = request.term.map(|term| fence_column(term.fence));
     tx.statement(include_str!("sql/claim_lapsed.sql"))?
@@ -243,8 +268,7 @@ impl Glance {
 
 /// An empty answer, with the time to look again.
 fn nothing(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<Claimed> {
-    let next_change = Glance::take(tx, request)?.next_change(tx);
-    Ok(Claimed { rows: Vec::new(), at: None, short: true, up_to: request.endpoint.first(), next_change })
+    Ok(Claimed::nothing(request, Glance::take(tx, request)?.next_change(tx)))
 }
 
 /// Whether a claim would find nothing and has nothing to write; then its answer.
@@ -258,11 +282,16 @@ fn glance(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<Option<Result<Clai
         }
     }
     let glance = Glance::take(tx, request)?;
-    let held_back = request.strict && !glance.lapsed && is_held_back(tx, request)?;
-    if glance.is_due(tx) || glance.lapsed || (glance.ready && !held_back) {
+    if request.strict
+        && !glance.lapsed
+        && let Gate::Closed(opens_in) = Gate::of(tx, request)?
+    {
+        return Ok(Some(Ok(Claimed::nothing(request, opens_in))));
+    }
+    if glance.is_due(tx) || glance.lapsed || glance.ready {
         return Ok(None);
     }
-    nothing(tx, request).map(|nothing| Some(Ok(nothing)))
+    Ok(Some(Ok(Claimed::nothing(request, glance.next_change(tx)))))
 }
 
 /// A claim as work for the writer. Unlike others it is withdrawn by its own word, since an answer that nobody takes

@@ -15,6 +15,7 @@ mod lock;
 mod row;
 mod send;
 mod settle;
+mod strict;
 mod transaction;
 mod transport;
 mod wake;
