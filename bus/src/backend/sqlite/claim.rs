@@ -10,7 +10,6 @@ use tokio::sync::oneshot;
 use super::fence::{self, Term};
 use super::row::{RawEnvelope, fence_column, instant, nanos};
 use super::settle;
-use super::strict::Gate;
 use super::transaction::{EndpointId, Tx};
 use super::work::{Work, not_run};
 use crate::clock::{BootInstant, Timestamp};
@@ -50,14 +49,6 @@ pub(super) struct Claimed {
     pub(super) up_to: i64,
     /// When something becomes available by itself, if nothing was.
     pub(super) next_change: Option<Duration>,
-}
-
-impl Claimed {
-    /// An empty answer, with the time to look again.
-    fn nothing(request: &Request, next_change: Option<Duration>) -> Self {
-        let up_to = request.endpoint.first();
-        Claimed { rows: Vec::new(), at: None, short: true, up_to, next_change }
-    }
 }
 
 /// A message as it lies in the store, with its counts as of this claim.
@@ -109,46 +100,29 @@ fn claim(tx: &mut Tx<'_>, request: &Request) -> rusqlite::Result<Result<Claimed>
         }
         term.bind(tx, request.endpoint)?;
     }
-    if request.strict { claim_strictly(tx, request) } else { claim_next(tx, request) }.map(Ok)
-}
-
-fn claim_next(tx: &mut Tx<'_>, request: &Request) -> rusqlite::Result<Claimed> {
     wake_delayed(tx, request.endpoint)?;
+    if request.strict && is_held_back(tx, request)? {
+        return nothing(tx, request).map(Ok);
+    }
     let mut claimed = take(tx, request, request.after)?;
     if claimed.rows.is_empty() && request.after > request.endpoint.first() {
         claimed = take(tx, request, request.endpoint.first())?;
     }
-    if claimed.rows.is_empty() { nothing(tx, request) } else { Ok(claimed) }
+    Ok(if claimed.rows.is_empty() { Ok(nothing(tx, request)?) } else { Ok(claimed) })
 }
 
-fn claim_strictly(tx: &mut Tx<'_>, request: &Request) -> rusqlite::Result<Claimed> {
-    loop {
-        match Gate::of(tx, request)? {
-            Gate::Open => return claim_next(tx, request),
-            Gate::Closed(opens_in) => return Ok(Claimed::nothing(request, opens_in)),
-            Gate::Tried(id) => {
-                make_available(tx, id)?;
-                let mut claimed = Claimed { at: Some(tx.now), ..Claimed::nothing(request, None) };
-                let row = ready(tx, request.endpoint, id - 1, 1)?;
-                keep(tx, request, row, &mut claimed.rows)?;
-                // Else it had expired: on to the next.
-                if !claimed.rows.is_empty() {
-                    return Ok(claimed);
-                }
-            }
-        }
-    }
-}
-
-/// Makes available what is due.
+/// Makes available what is due: a retry in its own place, anything else behind what is there already. In strict order
+/// nothing can thus come before a message that has been begun.
 fn wake_delayed(tx: &mut Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<()> {
-    let due: Vec<i64> = tx
+    let due: Vec<(i64, bool)> = tx
         .statement(include_str!("sql/delayed_due.sql"))?
-        .query_map((endpoint.0, tx.wall.as_micros()), |row| row.get(0))?
+        .query_map((endpoint.0, tx.wall.as_micros()), |row| Ok((row.get(0)?, row.get(1)?)))?
         .take(DUE_AT_ONCE)
         .collect::<rusqlite::Result<_>>()?;
-    for id in &due {
-        make_available(tx, *id)?;
+    for (id, retry) in &due {
+        let place = if *retry { *id } else { endpoint.first() | tx.next_number()? };
+        tx.execute(include_str!("sql/delayed_to_ready.sql"), (id, place))?;
+        tx.execute(include_str!("sql/delayed_delete.sql"), [id])?;
     }
     if due.len() > 1 {
         // More than we may take: others want to know.
@@ -157,9 +131,13 @@ fn wake_delayed(tx: &mut Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn make_available(tx: &Tx<'_>, id: i64) -> rusqlite::Result<()> {
-    tx.execute(include_str!("sql/delayed_to_ready.sql"), [id])?;
-    tx.execute(include_str!("sql/delayed_delete.sql"), [id]).map(drop)
+fn is_held_back(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<bool> {
+    if request.look_for_lapsed && !lapsed(tx, request, 1)?.is_empty() {
+        return Ok(false);
+    }
+    let endpoint = request.endpoint;
+    tx.statement(include_str!("sql/strict_gate.sql"))?
+        .query_row((endpoint.first(), endpoint.last(), endpoint.0), |row| row.get(0))
 }
 
 fn take(tx: &Tx<'_>, request: &Request, after: i64) -> rusqlite::Result<Claimed> {
@@ -180,8 +158,7 @@ fn take(tx: &Tx<'_>, request: &Request, after: i64) -> rusqlite::Result<Claimed>
     Ok(claimed)
 }
 
-/// Claims that nobody keeps any more.
-pub(super) fn lapsed(tx: &Tx<'_>, request: &Request, limit: usize) -> rusqlite::Result<Vec<ClaimedRow>> {
+fn lapsed(tx: &Tx<'_>, request: &Request, limit: usize) -> rusqlite::Result<Vec<ClaimedRow>> {
     let endpoint = request.endpoint;
     let fence = request.term.map(|term| fence_column(term.fence));
     tx.statement(include_str!("sql/claim_lapsed.sql"))?
@@ -268,7 +245,8 @@ impl Glance {
 
 /// An empty answer, with the time to look again.
 fn nothing(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<Claimed> {
-    Ok(Claimed::nothing(request, Glance::take(tx, request)?.next_change(tx)))
+    let next_change = Glance::take(tx, request)?.next_change(tx);
+    Ok(Claimed { rows: Vec::new(), at: None, short: true, up_to: request.endpoint.first(), next_change })
 }
 
 /// Whether a claim would find nothing and has nothing to write; then its answer.
@@ -282,16 +260,11 @@ fn glance(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<Option<Result<Clai
         }
     }
     let glance = Glance::take(tx, request)?;
-    if request.strict
-        && !glance.lapsed
-        && let Gate::Closed(opens_in) = Gate::of(tx, request)?
-    {
-        return Ok(Some(Ok(Claimed::nothing(request, opens_in))));
-    }
-    if glance.is_due(tx) || glance.lapsed || glance.ready {
+    let held_back = request.strict && !glance.lapsed && is_held_back(tx, request)?;
+    if glance.is_due(tx) || glance.lapsed || (glance.ready && !held_back) {
         return Ok(None);
     }
-    Ok(Some(Ok(Claimed::nothing(request, glance.next_change(tx)))))
+    nothing(tx, request).map(|nothing| Some(Ok(nothing)))
 }
 
 /// A claim as work for the writer. Unlike others it is withdrawn by its own word, since an answer that nobody takes

@@ -15,7 +15,6 @@ mod lock;
 mod row;
 mod send;
 mod settle;
-mod strict;
 mod transaction;
 mod transport;
 mod wake;

@@ -139,11 +139,11 @@ fn settle_one<'c>(
     }
     let ours = match &settlement.verdict {
         Verdict::Complete => Ends::at_hand(ends, tx)?.complete(id, token)?,
-        Verdict::Retry { after, error } => retry(tx, claims, (id, token), *after, error)?,
+        Verdict::Retry { after, error } => retry(tx, endpoint, (id, token), *after, error)?,
         Verdict::DeadLetter { reason, error } => {
             dead_letter(tx, endpoint, (id, token), reason, error.as_ref())?
         }
-        Verdict::Release => release(tx, claims, id, token)?,
+        Verdict::Release => release(tx, endpoint, id, token)?,
     };
     if !ours {
         return Ok(Err(receipt_lost()));
@@ -185,35 +185,34 @@ fn admit_outgoing(
 
 fn retry(
     tx: &mut Tx<'_>,
-    claims: Claims,
+    endpoint: EndpointId,
     (id, token): (i64, i64),
     after: Option<Duration>,
     error: &Error,
 ) -> rusqlite::Result<bool> {
     let Some(counts) = Counts::take(tx, id, token)?.map(Counts::failed) else { return Ok(false) };
     let after = after.unwrap_or_default();
-    come_back(tx, claims, id, &counts, after, Some(&error.with_causes()))?;
+    come_back(tx, endpoint, id, &counts, after, Some(&error.with_causes()))?;
     Ok(true)
 }
 
 /// Has a message available again after a while, with these counts.
 fn come_back(
     tx: &mut Tx<'_>,
-    claims: Claims,
+    endpoint: EndpointId,
     id: i64,
     counts: &Counts,
     after: Duration,
     error: Option<&str>,
 ) -> rusqlite::Result<()> {
-    tx.touch(claims.endpoint);
+    tx.touch(endpoint);
     let Counts { deliveries, failures, crashes, crashed_alone, .. } = *counts;
-    // In strict order what has been tried is among the delayed ones, even if it is due at once.
-    if after.is_zero() && !(claims.strict && deliveries > 0) {
+    if after.is_zero() {
         let params = (id, deliveries, failures, crashes, crashed_alone, error);
         return tx.execute(include_str!("sql/message_counts.sql"), params).map(drop);
     }
     let due = (tx.wall + after).as_micros();
-    let params = (id, claims.endpoint.0, due, deliveries, failures, crashes, crashed_alone, error);
+    let params = (id, endpoint.0, due, deliveries, failures, crashes, crashed_alone, error);
     tx.execute(include_str!("sql/message_to_delayed.sql"), params)?;
     delete_message(tx, id)
 }
@@ -232,14 +231,14 @@ fn dead_letter(
 }
 
 /// Not an attempt: as if it had not been claimed. What crashed before has still crashed.
-fn release(tx: &mut Tx<'_>, claims: Claims, id: i64, token: i64) -> rusqlite::Result<bool> {
+fn release(tx: &mut Tx<'_>, endpoint: EndpointId, id: i64, token: i64) -> rusqlite::Result<bool> {
     let Some(mut counts) = Counts::take(tx, id, token)? else { return Ok(false) };
     counts.deliveries = counts.deliveries.saturating_sub(1);
     if counts.deliveries == 0 {
         // Its row says so already: nothing was ever counted.
-        tx.touch(claims.endpoint);
+        tx.touch(endpoint);
     } else {
-        come_back(tx, claims, id, &counts, Duration::ZERO, None)?;
+        come_back(tx, endpoint, id, &counts, Duration::ZERO, None)?;
     }
     Ok(true)
 }
