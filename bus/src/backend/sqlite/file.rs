@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::config::Config;
 use super::error::{error, of_file, of_statement, replaced};
@@ -137,6 +137,9 @@ enum Content {
 }
 
 fn check(connection: &Connection) -> Result<Content> {
+    // One snapshot for all questions: another process may be making the tables just now.
+    let _snapshot =
+        Transaction::new_unchecked(connection, TransactionBehavior::Deferred).map_err(of_statement)?;
     let pragma = |name| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i32>(0));
     let owner = pragma("application_id").map_err(of_statement)?;
     let version = pragma("user_version").map_err(of_statement)?;
@@ -175,7 +178,7 @@ fn create(connection: &Connection) -> Result<()> {
         .transient(false));
     }
     let create = || {
-        let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+        let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
