@@ -17,6 +17,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// thread to take them (8 s at most); and the promise is 10 s.
 const BEYOND: Duration = Duration::from_secs(9);
 
+/// A century, which a clock can still add up.
+const LONGEST_GRACE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// Hears signals for as long as it lives.
 pub(super) struct Listener {
     /// Fires at the first signal.
@@ -94,7 +97,9 @@ impl Thread {
             () = self.over.cancelled() => return,
             () = signals.next() => self.asked.cancel(),
         }
-        let mut end = Instant::now() + self.grace + BEYOND;
+        // As far away as can be said, if somebody wants to wait for ever.
+        let given = self.grace.min(LONGEST_GRACE) + BEYOND;
+        let mut end = Instant::now() + given;
         loop {
             tokio::select! {
                 () = self.over.cancelled() => return,
