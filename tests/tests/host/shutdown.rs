@@ -149,10 +149,8 @@ async fn a_store_that_stands_still_does_not_keep_a_process_from_ending() {
 
     gate.unlock().expect("let go");
     let _other = setup().start();
-    until_true("both are done", || {
-        ["plain", "single"].iter().all(|queue| site.store().is_drained(queue))
-    })
-    .await;
+    until_true("both are done", || ["plain", "single"].iter().all(|queue| site.store().is_drained(queue)))
+        .await;
 }
 
 /// The same at the start, which waits for the store: it can be called off.

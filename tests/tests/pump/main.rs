@@ -547,7 +547,10 @@ async fn what_waits_for_a_run_alone_is_given_back_by_a_stop() {
     assert_eq!(pump.pump.view().running(), [suspect], "the suspect is still at it");
     assert_eq!(pump.stop().await, PumpEnd::Clean);
     let again = store.receive_all().await;
-    assert_eq!(again.iter().map(|one| (one.envelope.id, one.delivery_count)).collect::<Vec<_>>(), [(other, 1)]);
+    assert_eq!(
+        again.iter().map(|one| (one.envelope.id, one.delivery_count)).collect::<Vec<_>>(),
+        [(other, 1)]
+    );
     assert_eq!(runs.all(), [1], "the other was not started");
 }
 
