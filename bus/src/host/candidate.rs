@@ -68,6 +68,7 @@ impl Candidate {
             PumpEnd::Cut(messages) => {
                 HandOver::Cut { reason: format!("{} runs were cut off", messages.len()) }
             }
+            PumpEnd::Failed => HandOver::Cut { reason: "the pump failed".to_owned() },
         }
     }
 
@@ -98,6 +99,8 @@ async fn pass_on(host: &Signals, term: &Term, pump: &Signals) -> PumpEnd {
     loop {
         tokio::select! {
             () = draining.cancelled(), if !pump.stop.is_cancelled() => pump.stop.cancel(),
+            // The term will say so too; but a keeper that a lock manager blocks would say it too late.
+            () = host.stop.cancelled(), if !pump.stop.is_cancelled() => pump.stop.cancel(),
             () = lost.cancelled(), if !pump.cancel.is_cancelled() => {
                 pump.stop.cancel();
                 pump.cancel.cancel();

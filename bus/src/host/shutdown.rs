@@ -44,7 +44,7 @@ pub(super) async fn shut_down(mut running: Running, hurry: CancellationToken) ->
     start::close_transports(&running.common.transports).await;
     if let Some(keeper) = running.keeper.take() {
         // All locks are released by now but those of runs that would not end: these are left to their leases.
-        keeper.close(RELEASE).await;
+        keeper.close_after(RELEASE, start::close_locks(running.locks.take())).await;
     }
     outcome
 }
@@ -52,7 +52,8 @@ pub(super) async fn shut_down(mut running: Running, hurry: CancellationToken) ->
 async fn join_all(runners: &mut JoinSet<PumpEnd>) {
     while let Some(ended) = runners.join_next().await {
         match ended {
-            Ok(PumpEnd::Clean) => {}
+            // What failed was reported where it did.
+            Ok(PumpEnd::Clean | PumpEnd::Failed) => {}
             Ok(PumpEnd::Cut(messages)) => {
                 tracing::warn!(target: "bus::host", ?messages, "cut off at the end; they will be delivered again");
             }
@@ -76,6 +77,12 @@ async fn last_act(running: &mut Running) -> Result<()> {
         return Ok(());
     }
     let stuck = running.common.board.running();
+    if stuck.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Timeout,
+            "all runs have ended, but the store did not take in time what became of them. Their messages come back when their claims run out",
+        ));
+    }
     Err(Error::new(
         ErrorKind::Handler,
         format!(
@@ -108,6 +115,9 @@ pub(super) async fn run_until_signalled(plan: Plan) -> Result<()> {
             handle.wait().await
         }
     };
+    if handle.has_cut() {
+        signals.stay();
+    }
     match outcome {
         // Returning would wait for a thread that never ends.
         Err(error) if error.kind() == ErrorKind::Handler => signals::last_words(&format!("{error:?}")),

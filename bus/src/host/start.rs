@@ -16,8 +16,9 @@ use super::wiring::{self, Plan, Planned, Source};
 use super::{report, shutdown};
 use crate::contract::{Consumer, ConsumerSpec, Inspect, LockGuarantees, LockManager, OpenOptions, Transport};
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::Endpoint;
-use crate::pipeline::{Middleware, Pipeline};
+use crate::message::{Endpoint, Verdict};
+use crate::pipeline::{HandlerFn, Middleware, Pipeline};
+use crate::processor::Handler;
 use crate::pump::{Pump, PumpEnd, PumpSpec, Signals};
 use crate::reconnect::Backoff;
 use crate::registry;
@@ -65,6 +66,7 @@ pub(super) struct Running {
     pub(super) common: Arc<Common>,
     pub(super) bus: Bus,
     pub(super) keeper: Option<Arc<Keeper>>,
+    pub(super) locks: Option<Arc<dyn LockManager>>,
     pub(super) runners: JoinSet<PumpEnd>,
     pub(super) grace: Duration,
 }
@@ -86,12 +88,14 @@ pub(super) async fn start(plan: Plan) -> Result<HostHandle> {
 struct Opened {
     transports: Transports,
     keeper: Option<Arc<Keeper>>,
+    locks: Option<Arc<dyn LockManager>>,
 }
 
 impl Opened {
     async fn start(&mut self, mut plan: Plan) -> Result<Running> {
         let options = OpenOptions::new(plan.clock.clone());
         let locks = self.open_locks(&mut plan, &options).await?;
+        self.locks.clone_from(&locks);
         let promised = locks.as_ref().map(|locks| locks.guarantees());
         self.transports = open_transports(&plan.transports, &options).await?;
         check_opened(&plan, &self.transports, promised.as_ref())?;
@@ -128,7 +132,7 @@ impl Opened {
                 }
             }
         }
-        Ok(Running { common, bus, keeper: self.keeper.take(), runners, grace: plan.grace })
+        Ok(Running { common, bus, keeper: self.keeper.take(), locks, runners, grace: plan.grace })
     }
 
     /// Starts the keeper, if anything needs one, and opens the lock manager on it.
@@ -165,8 +169,15 @@ impl Opened {
     async fn close(self) {
         close_transports(&self.transports).await;
         if let Some(keeper) = self.keeper {
-            keeper.close(Duration::ZERO).await;
+            keeper.close_after(Duration::ZERO, close_locks(self.locks)).await;
         }
+    }
+}
+
+/// Closes the lock manager, if there is one. To be done in the keeper's runtime.
+pub(super) async fn close_locks(locks: Option<Arc<dyn LockManager>>) {
+    if let Some(locks) = locks {
+        locks.close().await;
     }
 }
 
@@ -340,12 +351,11 @@ impl Common {
         signals: Signals,
         term: Option<Term>,
     ) -> Pump {
-        let handler = Arc::clone(&planned.processor.handler);
         let pipeline = Pipeline::new(
             Arc::clone(endpoint),
             planned.settings.clone(),
             self.middleware.clone(),
-            Arc::new(move |delivery| handler.call(delivery)),
+            handler_in(term.clone(), Arc::clone(&planned.processor.handler)),
             signals.cut.clone(),
         );
         let spec = PumpSpec {
@@ -365,6 +375,17 @@ impl Common {
     }
 }
 
+/// What a pipeline calls at its end: the handler, unless its term has ended while a middleware had the message.
+fn handler_in(term: Option<Term>, handler: Arc<dyn Handler>) -> HandlerFn {
+    match term {
+        None => Arc::new(move |delivery| handler.call(delivery)),
+        Some(term) => Arc::new(move |delivery| match term.check() {
+            Ok(()) => handler.call(delivery),
+            Err(_) => Box::pin(std::future::ready(Verdict::Release)),
+        }),
+    }
+}
+
 /// A running host. Dropping the handle leaves it running.
 #[derive(Clone)]
 pub struct HostHandle {
@@ -374,6 +395,7 @@ pub struct HostHandle {
     hurry: CancellationToken,
     ended: watch::Receiver<Option<Result<()>>>,
     board: Board,
+    cut: CancellationToken,
 }
 
 impl HostHandle {
@@ -381,7 +403,7 @@ impl HostHandle {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         let (tell, ended) = watch::channel(None);
         let (bus, transports) = (running.bus.clone(), running.common.transports.clone());
-        let board = running.common.board.clone();
+        let (board, cut) = (running.common.board.clone(), running.common.signals.cut.clone());
         let (stopped, hurried) = (stop.clone(), hurry.clone());
         tokio::spawn(async move {
             stopped.cancelled().await;
@@ -389,7 +411,12 @@ impl HostHandle {
             // Nobody may be waiting.
             let _ = tell.send(Some(outcome));
         });
-        HostHandle { bus, transports, stop, hurry, ended, board }
+        HostHandle { bus, transports, stop, hurry, ended, board, cut }
+    }
+
+    /// Whether runs have been dropped.
+    pub(super) fn has_cut(&self) -> bool {
+        self.cut.is_cancelled()
     }
 
     /// Shows what runs.
@@ -414,6 +441,7 @@ impl HostHandle {
     ///
     /// # Errors
     /// [`ErrorKind::Handler`] if a handler could be neither awaited nor dropped; it may still be running.
+    /// [`ErrorKind::Timeout`] if the store did not take the last verdicts, so that their messages will come again.
     pub async fn stop(&self) -> Result<()> {
         self.begin_stop();
         self.wait().await

@@ -2,7 +2,7 @@
 //!
 //! From the outside in: [`layers::span`] (a span for the run), [`layers::scope`] (values disposed of at the end),
 //! [`layers::dead_letter`] (how often is too often, and when to try again), user middleware in the order given,
-//! [`layers::deadline`] (time-out and cut), [`layers::panics`] (a panic is a failure), the handler. The built-in layers
+//! [`layers::panics`] (a panic is a failure), [`layers::deadline`] (time-out and cut), the handler. The built-in layers
 //! are plain functions around one future, so that they cost no allocation; only middleware is called through `dyn`.
 //!
 //! A pipeline returns a value and holds no consumer: nothing but the pump can settle a message.
@@ -97,8 +97,12 @@ impl Core {
     /// The handler within its innermost layers.
     async fn call(&self, delivery: Delivery) -> Verdict {
         let scope = delivery.scope.clone();
-        let handled = layers::panics::caught("the handler", || (self.handler)(delivery));
-        layers::deadline::within(handled, self.settings.message_lock_timeout, &scope, &self.cut).await
+        // Panics are caught outside of the deadline, since what it drops has destructors, which may panic as well.
+        let run = || {
+            let handled = (self.handler)(delivery);
+            layers::deadline::within(handled, self.settings.message_lock_timeout, &scope, &self.cut)
+        };
+        layers::panics::caught("the handler", run).await
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn run(shared: Arc<Shared>, jobs: Sender<Job>, queue: Receiver<
                 grow(&shared, &mut workers, &queue);
             }
             Err(error) if error.kind() == ErrorKind::TermLost => {
-                // The store knows of a later term: this one is over, whatever our own clock says.
+                shared.heed(&error);
                 tracing::warn!(target: "bus::pump", endpoint = %shared.spec.endpoint, fence = shared.fence(), error = %error, "the term is over: nothing more is claimed");
                 shared.signals.stop.cancelled().await;
             }

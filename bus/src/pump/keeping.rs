@@ -35,6 +35,7 @@ async fn extend(shared: &Shared) -> bool {
         match answer {
             Ok(()) => shared.claims.extended(key, receipt, asked, lease),
             Err(error) if matches!(error.kind(), ErrorKind::ReceiptLost | ErrorKind::TermLost) => {
+                shared.heed(&error);
                 if let Some(id) = shared.claims.lost(key) {
                     tracing::warn!(target: "bus::pump", endpoint = %shared.spec.endpoint, message_id = %id, error = %error, "the claim is lost");
                 }

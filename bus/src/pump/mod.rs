@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::contract::{Consumer, FenceGuard};
+use crate::error::{Error, ErrorKind};
 use crate::message::{Delivery, Endpoint, MessageId, Verdict};
 use crate::pipeline::Pipeline;
 use crate::scope::HostScope;
@@ -77,6 +78,9 @@ pub enum PumpEnd {
     Clean,
     /// These messages' runs were dropped.
     Cut(Vec<MessageId>),
+    /// The pump itself came to grief, by a panic of its backend or a defect of its own. Nothing runs any more; what was
+    /// not settled comes back when its claims run out.
+    Failed,
 }
 
 /// A message on its way to a worker.
@@ -120,6 +124,8 @@ pub struct Pump {
 impl Pump {
     /// Starts a pump on the current runtime.
     pub fn start(spec: PumpSpec, signals: Signals) -> Self {
+        // Its own, so that a pump that fails can stop itself without stopping others.
+        let signals = Signals { stop: signals.stop.child_token(), ..signals };
         // Unbounded, yet never longer than the claims held: intake stops when verdicts pile up.
         let (verdicts, judged) = mpsc::unbounded_channel();
         let (jobs, queue) = async_channel::unbounded();
@@ -151,14 +157,41 @@ impl Pump {
     /// Waits until the pump has come to its end: after [`Signals::stop`], when all that was started has ended and is
     /// settled.
     pub async fn join(&mut self) -> PumpEnd {
-        while let Some(ended) = self.tasks.join_next().await {
-            report(&self.shared, ended);
-        }
-        self.shared.drained().await;
+        let shared = &self.shared;
+        let drained = async {
+            let sound = join_all(shared, &mut self.tasks).await;
+            shared.drained().await;
+            sound
+        };
+        let sound = tokio::select! {
+            biased;
+            sound = drained => sound,
+            // These two go on until they are told to end: without one of them no claim is settled, or kept alive.
+            Some(ended) = self.settling.join_next() => {
+                report(shared, ended);
+                shared.signals.stop.cancel();
+                join_all(shared, &mut self.tasks).await;
+                false
+            }
+        };
         self.settling.shutdown().await;
         let cut = std::mem::take(&mut *self.shared.cut.lock());
-        if cut.is_empty() { PumpEnd::Clean } else { PumpEnd::Cut(cut) }
+        match sound {
+            false => PumpEnd::Failed,
+            true if cut.is_empty() => PumpEnd::Clean,
+            true => PumpEnd::Cut(cut),
+        }
     }
+}
+
+/// Waits for all of them; `false` if one did not end as it should.
+async fn join_all(shared: &Shared, tasks: &mut JoinSet<()>) -> bool {
+    let mut sound = true;
+    while let Some(ended) = tasks.join_next().await {
+        sound &= ended.is_ok();
+        report(shared, ended);
+    }
+    sound
 }
 
 /// Shows what a pump is at.
@@ -206,22 +239,12 @@ impl Shared {
 
     /// A verdict has been reached.
     fn judged(&self, key: Key, id: MessageId, verdict: Verdict) {
+        // In this order, so that the claim is counted at every moment.
         self.unsettled.fetch_add(1, Ordering::AcqRel);
-        self.closed();
-        // Fails only when settling has ended, which it does after all claims have.
-        let _ = self.verdicts.send(Judged { key, id, verdict });
-    }
-
-    /// A claim will not be run (any more).
-    fn closed(&self) {
         self.open.fetch_sub(1, Ordering::AcqRel);
         self.room.notify_one();
-    }
-
-    /// Forgets a claim that is not ours any more and was never run.
-    fn abandon(&self, key: Key) {
-        self.claims.remove(key);
-        self.closed();
+        // Fails only when settling has ended, which it does after all claims have.
+        let _ = self.verdicts.send(Judged { key, id, verdict });
     }
 
     /// A verdict is with the store, or has been given up on.
@@ -239,6 +262,16 @@ impl Shared {
                 return;
             }
             notified.await;
+        }
+    }
+
+    /// Takes note of what the store has answered. If it knows of a later term, this one is over, whatever our own clock
+    /// says, and the keeper has to know: otherwise it would keep the lock for a pump that gets nothing any more.
+    fn heed(&self, error: &Error) {
+        if error.kind() == ErrorKind::TermLost
+            && let Some(term) = &self.spec.term
+        {
+            term.fenced_off();
         }
     }
 

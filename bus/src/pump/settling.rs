@@ -90,6 +90,7 @@ fn accepted(shared: &Shared, judged: &Judged) {
 
 /// The store did not take the verdict: whoever holds the message now will come to their own.
 fn refused(shared: &Shared, judged: &Judged, error: &Error) {
+    shared.heed(error);
     tracing::warn!(target: "bus::pump", event = "settle.refused", endpoint = %shared.spec.endpoint, message_id = %judged.id, fence = shared.fence(), verdict = name_of(&judged.verdict), error = %error, "the verdict was not taken: the message will be, or has been, delivered again");
     shared.settled(judged.key);
 }

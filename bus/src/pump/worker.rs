@@ -1,67 +1,81 @@
 //! Runs messages, one at a time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_channel::Receiver;
 
-use super::{Job, Shared};
+use super::{Job, Key, Shared};
 use crate::message::{Delivery, Verdict};
 use crate::pipeline::layers::dead_letter::{Crashes, crashed_too_often, crashes};
 use crate::sender::Run;
 
+/// How long what was released by user code, and not by the end of anything, waits before it may be claimed again.
+const LEISURE: Duration = Duration::from_secs(1);
+
 /// Runs what comes until the channel is closed and empty.
 pub(super) async fn run(shared: Arc<Shared>, queue: Receiver<Job>) {
-    while let Ok(job) = queue.recv().await {
-        if shared.signals.stop.is_cancelled() {
-            // Stopping overtakes what is queued.
-            shared.judged(job.key, job.delivery.envelope.id, Verdict::Release);
-        } else if may_start(&shared, &job).await {
-            start(&shared, job).await;
-        }
+    while let Ok(Job { key, delivery }) = queue.recv().await {
+        let id = delivery.envelope.id;
+        let verdict = verdict_on(&shared, key, delivery).await;
+        shared.judged(key, id, verdict);
     }
 }
 
-/// Whether the message may be started: its claim is certainly ours, and a singleton's intake is open. A message that
-/// may not is given back or forgotten here.
-async fn may_start(shared: &Shared, job: &Job) -> bool {
+async fn verdict_on(shared: &Arc<Shared>, key: Key, delivery: Delivery) -> Verdict {
+    let stop = &shared.signals.stop;
+    let verdict = match crashes(&delivery, shared.spec.settings.dead_letter_delivery_limit) {
+        Crashes::Few => {
+            // Not started while it waits here: stopping overtakes it.
+            let among_others = stop.run_until_cancelled(shared.alone.read()).await;
+            match among_others {
+                Some(_among_others) if may_start(shared, key, &delivery).await => {
+                    attempt(shared, key, delivery).await
+                }
+                _ => return Verdict::Release,
+            }
+        }
+        Crashes::RunAlone => {
+            let alone = stop.run_until_cancelled(shared.alone.write()).await;
+            match alone {
+                Some(_alone) if may_start(shared, key, &delivery).await => {
+                    attempt_alone(shared, key, delivery).await
+                }
+                _ => return Verdict::Release,
+            }
+        }
+        Crashes::GiveUp => crashed_too_often(&delivery),
+    };
+    if matches!(verdict, Verdict::Release) && !shared.signals.cut.is_cancelled() {
+        // By a middleware's word, say. It would be back in no time, and go round as fast as the store can.
+        let _ = tokio::time::timeout(LEISURE, stop.cancelled()).await;
+    }
+    verdict
+}
+
+/// Whether the message may be started: nothing stops, its claim is certainly ours, and a singleton's intake is open.
+async fn may_start(shared: &Shared, key: Key, delivery: &Delivery) -> bool {
+    let stop = &shared.signals.stop;
     if let Some(term) = &shared.spec.term
         && !term.intake_open()
     {
         tokio::select! {
             () = term.intake_opened() => {}
-            () = shared.signals.stop.cancelled() => {
-                shared.judged(job.key, job.delivery.envelope.id, Verdict::Release);
-                return false;
-            }
+            () = stop.cancelled() => {}
         }
     }
-    if shared.claims.is_alive(job.key, shared.spec.clock.now()) {
-        return true;
+    if stop.is_cancelled() {
+        return false;
     }
-    tracing::warn!(target: "bus::pump", endpoint = %shared.spec.endpoint, message_id = %job.delivery.envelope.id, "the claim ran out before the message was started: left to whoever claims it next");
-    shared.abandon(job.key);
-    false
-}
-
-async fn start(shared: &Arc<Shared>, job: Job) {
-    let Job { key, delivery } = job;
-    let id = delivery.envelope.id;
-    let verdict = match crashes(&delivery, shared.spec.settings.dead_letter_delivery_limit) {
-        Crashes::Few => {
-            let _among_others = shared.alone.read().await;
-            attempt(shared, key, delivery).await
-        }
-        Crashes::RunAlone => {
-            let _alone = shared.alone.write().await;
-            attempt_alone(shared, key, delivery).await
-        }
-        Crashes::GiveUp => crashed_too_often(&delivery),
-    };
-    shared.judged(key, id, verdict);
+    let alive = shared.claims.is_alive(key, shared.spec.clock.now());
+    if !alive {
+        tracing::warn!(target: "bus::pump", endpoint = %shared.spec.endpoint, message_id = %delivery.envelope.id, "the claim ran out before the message was started: left to whoever claims it next");
+    }
+    alive
 }
 
 /// A run that is suspected of ending the process: the store knows of it before it starts.
-async fn attempt_alone(shared: &Arc<Shared>, key: u64, delivery: Delivery) -> Verdict {
+async fn attempt_alone(shared: &Arc<Shared>, key: Key, delivery: Delivery) -> Verdict {
     let id = delivery.envelope.id;
     tracing::warn!(target: "bus::pump", endpoint = %shared.spec.endpoint, message_id = %id, crashes = delivery.crashes, "too many crashes: run alone, once");
     let Some(receipt) = shared.claims.receipt(key) else { return Verdict::Release };
@@ -74,7 +88,7 @@ async fn attempt_alone(shared: &Arc<Shared>, key: u64, delivery: Delivery) -> Ve
     }
 }
 
-async fn attempt(shared: &Arc<Shared>, key: u64, delivery: Delivery) -> Verdict {
+async fn attempt(shared: &Arc<Shared>, key: Key, delivery: Delivery) -> Verdict {
     let id = delivery.envelope.id;
     let fence = shared.fence();
     let mut run = Run::of(&delivery.envelope.headers);

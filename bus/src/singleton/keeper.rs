@@ -7,7 +7,6 @@
 use std::future::Future;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -30,8 +29,13 @@ pub struct Keeper {
     abandon: CancellationToken,
     /// Ends the thread.
     end: CancellationToken,
-    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    /// Fires when the thread has ended.
+    ended: CancellationToken,
 }
+
+/// How long the lock manager may take to be closed, and the thread to end. A manager that blocks the thread, or waits
+/// for a store that stands still, is left behind.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 impl Keeper {
     /// Starts the thread.
@@ -40,8 +44,8 @@ impl Keeper {
     ///
     /// [`ErrorKind::Internal`] if the system gives no thread or no runtime.
     pub fn start() -> Result<Self> {
-        let end = CancellationToken::new();
-        let ended = end.clone();
+        let (end, ended) = (CancellationToken::new(), CancellationToken::new());
+        let (told_to_end, at_end) = (end.clone(), ended.clone().drop_guard());
         let refused = |what, source| Error::new(ErrorKind::Internal, what).caused_by(source);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -49,10 +53,11 @@ impl Keeper {
             .build()
             .map_err(|source| refused("no runtime for the keeper of the locks", source))?;
         let handle = runtime.handle().clone();
-        let thread = std::thread::Builder::new()
+        std::thread::Builder::new()
             .name("bus-keeper".to_owned())
             .spawn(move || {
-                runtime.block_on(ended.cancelled());
+                let _at_end = at_end;
+                runtime.block_on(told_to_end.cancelled());
                 // Whatever a lock manager left behind must not keep the process from ending.
                 runtime.shutdown_background();
             })
@@ -63,7 +68,7 @@ impl Keeper {
             holds: TaskTracker::new(),
             abandon: CancellationToken::new(),
             end,
-            thread: Mutex::new(Some(thread)),
+            ended,
         })
     }
 
@@ -73,13 +78,16 @@ impl Keeper {
     ///
     /// Outside of a tokio runtime.
     pub fn in_current_runtime(clock: Clock) -> Self {
+        let ended = CancellationToken::new();
+        // There is no thread.
+        ended.cancel();
         Keeper {
             handle: Handle::current(),
             clock,
             holds: TaskTracker::new(),
             abandon: CancellationToken::new(),
             end: CancellationToken::new(),
-            thread: Mutex::new(None),
+            ended,
         }
     }
 
@@ -115,17 +123,27 @@ impl Keeper {
     /// Ends the keeper, last of all: waits until all locks have been given back, but no longer than `patience`; what
     /// is still held then is left to expire.
     pub async fn close(&self, patience: Duration) {
+        self.close_after(patience, std::future::ready(())).await;
+    }
+
+    /// The same, and does `last` in the keeper's runtime when all locks have been given back: closing their manager, say.
+    pub async fn close_after(&self, patience: Duration, last: impl Future<Output = ()> + Send + 'static) {
         self.holds.close();
-        if tokio::time::timeout(patience, self.holds.wait()).await.is_err() {
-            self.abandon.cancel();
-            self.holds.wait().await;
+        let given_back = tokio::time::timeout(patience, self.holds.wait()).await.is_ok();
+        let end = async {
+            if !given_back {
+                self.abandon.cancel();
+                self.holds.wait().await;
+            }
+            // That it panicked is no reason not to end.
+            let _ = self.handle.spawn(last).await;
+            self.end.cancel();
+            self.ended.cancelled().await;
+        };
+        if tokio::time::timeout(LAST_MOMENT, end).await.is_err() {
+            tracing::warn!(target: "bus::singleton", "the lock manager does not come to its end, and is left behind");
         }
         self.end.cancel();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            // It has nothing left to do, so this is short; and a thread cannot be awaited.
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
-        }
     }
 }
 

@@ -149,14 +149,20 @@ impl Term {
     /// # Errors
     ///
     /// [`ErrorKind::TermLost`] if another term is in force; [`ErrorKind::Unsupported`] if the messages are in a store
-    /// that takes no transaction from outside (use [`fence`](Term::fence) then); otherwise what the database answered.
+    /// that takes no transaction from outside (use [`fence`](Term::fence) then); otherwise what the database answered:
+    /// nothing is committed then, unless it is [`ErrorKind::OutcomeUnknown`].
     pub async fn commit(&self, transaction: &mut impl SqlExecutor) -> Result<()> {
         if let Err(refused) = self.check_in(transaction).await {
             // What cannot be rolled back any more is not committed either.
             let _ = transaction.execute("ROLLBACK", &[]).await;
             return Err(refused);
         }
-        transaction.execute("COMMIT", &[]).await.map(drop)
+        let committed = transaction.execute("COMMIT", &[]).await;
+        if committed.is_err() {
+            // Not left open, with its locks, on a connection that the caller may keep.
+            let _ = transaction.execute("ROLLBACK", &[]).await;
+        }
+        committed.map(drop)
     }
 
     async fn check_in(&self, transaction: &mut impl SqlExecutor) -> Result<()> {

@@ -121,3 +121,49 @@ async fn a_backlog_does_not_delay_the_end() {
     assert_eq!(counts.ready + site.runs("plain").len() as u64, 20_000, "each ran once or is still there");
     assert!(site.store().deliveries_of_ready("plain").iter().all(|count| *count == 0));
 }
+
+/// §7, M12: a store that does not move, because the process that has it was frozen while it wrote, keeps nobody from
+/// ending in time, neither a plain processor nor a singleton that has a verdict to tell; and what was not told comes
+/// again.
+#[tokio::test]
+async fn a_store_that_stands_still_does_not_keep_a_process_from_ending() {
+    let site = Site::new();
+    send_plain(&site, [Task::new(1).wait_for(&site.path("go"))]).await;
+    send_single(&site, [Task::new(2).wait_for(&site.path("go"))]).await;
+    let setup = || actor(&site, &["plain", "single"]).config("[processors.plain]\nlease = \"2s\"\n");
+    let mut host = setup().env("BUS_SHUTDOWN_GRACE_PERIOD", "1s").start();
+    site.begun("plain", 1).await;
+    site.begun("single", 2).await;
+
+    let gate = std::fs::File::open(site.path("bus.db.lock")).expect("the gate");
+    gate.lock().expect("passed");
+    site.allow("go");
+    until_true("both runs have ended", || {
+        ["plain", "single"].iter().all(|at| site.runs(at).iter().any(|run| run.how.is_some()))
+    })
+    .await;
+    host.terminate();
+    let (status, _) = host.exit_within(Duration::from_secs(11)).await;
+    assert_eq!(status.code(), Some(1), "{}", host.said());
+    assert!(host.said().contains("the store did not take in time"), "{}", host.said());
+
+    gate.unlock().expect("let go");
+    let _other = setup().start();
+    until_true("both are done", || ["plain", "single"].iter().all(|queue| site.store().is_drained(queue)))
+        .await;
+}
+
+/// The same at the start, which waits for the store: it can be called off.
+#[tokio::test]
+async fn a_start_that_waits_for_a_store_that_stands_still_can_be_called_off() {
+    let site = Site::new();
+    send_plain(&site, [Task::new(1)]).await;
+    let gate = std::fs::File::open(site.path("bus.db.lock")).expect("the gate");
+    gate.lock().expect("passed");
+    let mut host = actor(&site, &["plain", "single"]).start();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(host.try_exit().is_none(), "it waits: {}", host.said());
+    host.terminate();
+    let (status, _) = host.exit_within(Duration::from_secs(11)).await;
+    assert!(status.success(), "{}", host.said());
+}

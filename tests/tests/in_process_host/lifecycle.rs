@@ -1,9 +1,13 @@
 //! Starting and stopping, in whatever order.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use bus::contract::{Fence, FenceClaim, LockId, OpenOptions, Scheme, StoreUrl};
-use bus::{Endpoint, ErrorKind};
+use bus::contract::{
+    BoxFuture, Fence, FenceClaim, Lease, LockGuarantees, LockId, LockManager, OpenOptions, Owner, Scheme,
+    StoreUrl,
+};
+use bus::{Endpoint, ErrorKind, Result};
 use bus_tests::wait::in_time;
 
 use super::handlers::{Answer, Note, Patience, Relaxed};
@@ -176,4 +180,62 @@ async fn a_plain_processor_on_a_bound_endpoint_is_refused() {
     };
     in_time("nobody is bound to it", free).await;
     place.host(&["note"]).start().await.stop().await;
+}
+
+/// A lock manager that notes when it is closed, and what was asked of it afterwards.
+struct Watched {
+    inner: std::sync::Arc<dyn LockManager>,
+    closed: std::sync::Arc<AtomicBool>,
+}
+
+impl LockManager for Watched {
+    fn guarantees(&self) -> LockGuarantees {
+        self.inner.guarantees()
+    }
+
+    fn initialize(&self) -> BoxFuture<'_, Result<()>> {
+        self.inner.initialize()
+    }
+
+    fn try_lock<'a>(
+        &'a self,
+        id: &'a LockId,
+        lock_lease: Duration,
+        owner: Owner,
+    ) -> BoxFuture<'a, Result<Option<Box<dyn Lease>>>> {
+        self.inner.try_lock(id, lock_lease, owner)
+    }
+
+    fn give_up<'a>(&'a self, id: &'a LockId, owner: Owner) -> BoxFuture<'a, Result<()>> {
+        self.inner.give_up(id, owner)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let record = self.inner.inspect(&LockId::from("queue/relaxed")).await.expect("answered");
+            let record = record.expect("it was held");
+            assert_eq!(record.held_for, None, "released before");
+            self.inner.close().await;
+            self.closed.store(true, SeqCst);
+        })
+    }
+}
+
+/// S29: the lock manager is closed last of all, when every lock has been given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lock_manager_is_closed_after_all_locks_were_released() {
+    let place = Place::memory();
+    let url = StoreUrl::parse(&place.url).expect("a URL");
+    let open = Scheme::find("memory").expect("a scheme").locks.expect("it has locks");
+    let inner = open(&url, &OpenOptions::default()).await.expect("it opens");
+    let closed = std::sync::Arc::new(AtomicBool::new(false));
+    let locks = Watched { inner, closed: closed.clone() };
+    let (seen, mut shown) = tokio::sync::mpsc::unbounded_channel();
+    let probe = super::Probe { seen, answer: std::sync::Arc::new(|_| Answer::Done) };
+    let host = Host::builder().transport("default", &place.url).locks(locks).only(["relaxed"]).provide(probe);
+    let host = host.build().expect("sound").start().await.expect("it starts");
+    host.bus().send(Relaxed("once".into())).await.expect("sent");
+    in_time("it runs", shown.recv()).await.expect("seen");
+    host.stop().await.expect("stopped");
+    assert!(closed.load(SeqCst));
 }

@@ -6,6 +6,7 @@ mod handlers;
 mod lifecycle;
 mod order;
 mod sending;
+mod terms;
 mod verdicts;
 
 use std::collections::VecDeque;

@@ -221,3 +221,48 @@ impl Consumer for Faulty {
         self.inner.record_alone(receipt)
     }
 }
+
+/// A call of a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Receive,
+    Settle,
+    Extend,
+}
+
+/// A consumer that panics in one of its calls.
+pub struct Panicking {
+    pub inner: Arc<dyn Consumer>,
+    pub at: Call,
+}
+
+impl Panicking {
+    fn reached(&self, call: Call) {
+        assert_ne!(self.at, call, "on purpose");
+    }
+}
+
+impl Consumer for Panicking {
+    fn receive<'a>(
+        &'a self,
+        max: usize,
+        stop: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Vec<Delivery>>> {
+        self.reached(Call::Receive);
+        self.inner.receive(max, stop)
+    }
+
+    fn extend<'a>(&'a self, receipts: &'a mut [Receipt], lease: Duration) -> BoxFuture<'a, Vec<Result<()>>> {
+        self.reached(Call::Extend);
+        self.inner.extend(receipts, lease)
+    }
+
+    fn settle(&self, settlements: Vec<Settlement>) -> BoxFuture<'_, Vec<Result<()>>> {
+        self.reached(Call::Settle);
+        self.inner.settle(settlements)
+    }
+
+    fn record_alone<'a>(&'a self, receipt: &'a Receipt) -> BoxFuture<'a, Result<()>> {
+        self.inner.record_alone(receipt)
+    }
+}

@@ -13,7 +13,7 @@ use bus::pump::PumpEnd;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use harness::{Faulty, Setup, Store, failure};
+use harness::{Call, Faulty, Panicking, Setup, Store, failure};
 
 /// How often each message was run.
 #[derive(Clone, Default)]
@@ -476,4 +476,130 @@ async fn a_middleware_that_panics_fails_its_message_alone() {
         })
         .await;
     pump.stop().await;
+}
+
+/// What a handler holds when its time is up may panic while it is dropped: that is a failure like any other, and
+/// neither the message nor the worker is lost.
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_a_late_run_is_dropped_is_a_failure_too() {
+    struct Grudge;
+    impl Drop for Grudge {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    let store = Store::fresh().await;
+    store.send(3).await;
+    let runs = Runs::default();
+    let seen = runs.clone();
+    let mut setup = Setup::new(1, 0);
+    setup.settings.message_lock_timeout = Duration::from_secs(5);
+    let pump = setup
+        .start(&store, move |delivery| {
+            let first = seen.count(&delivery) == 1;
+            async move {
+                if first {
+                    let _grudge = Grudge;
+                    std::future::pending::<()>().await;
+                }
+                assert_eq!(delivery.failures, 1);
+                Verdict::Complete
+            }
+        })
+        .await;
+    store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+    assert_eq!(runs.all(), [2, 2, 2]);
+    pump.stop().await;
+}
+
+/// M16, S35: a message that waits for another's run alone to end has not been started: the stop gives it back at once.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_run_alone_is_given_back_by_a_stop() {
+    let store = Store::fresh().await;
+    let suspect = store.send(1).await[0];
+    let lease = Duration::from_secs(1);
+    for _ in 0..5 {
+        let doomed = store.consumer(lease).await;
+        let stop = tokio_util::sync::CancellationToken::new();
+        assert_eq!(doomed.receive(100, &stop).await.unwrap().len(), 1);
+        tokio::time::sleep(lease + Duration::from_millis(10)).await;
+    }
+    let runs = Runs::default();
+    let seen = runs.clone();
+    let pump = Setup::new(2, 2)
+        .start(&store, move |delivery| {
+            seen.count(&delivery);
+            async move {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                Verdict::Complete
+            }
+        })
+        .await;
+    while pump.pump.view().running() != [suspect] {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let other = store.send(1).await[0];
+    store.until("both claimed", |depth| depth.in_flight == 2).await;
+    // Long enough for a worker to have taken it, and to wait for the suspect.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    pump.signals.stop.cancel();
+    store.until("given back", |depth| depth.ready == 1).await;
+    assert_eq!(pump.pump.view().running(), [suspect], "the suspect is still at it");
+    assert_eq!(pump.stop().await, PumpEnd::Clean);
+    let again = store.receive_all().await;
+    assert_eq!(
+        again.iter().map(|one| (one.envelope.id, one.delivery_count)).collect::<Vec<_>>(),
+        [(other, 1)]
+    );
+    assert_eq!(runs.all(), [1], "the other was not started");
+}
+
+/// M21: what user code gives back without an attempt does not go round and round as fast as the store can.
+#[tokio::test(start_paused = true)]
+async fn what_is_released_again_and_again_comes_back_at_leisure() {
+    let store = Store::fresh().await;
+    store.send(1).await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let pump = Setup::new(1, 0)
+        .start(&store, move |delivery| {
+            assert_eq!(delivery.delivery_count, 1, "it counts as no attempt");
+            count.fetch_add(1, SeqCst);
+            async { Verdict::Release }
+        })
+        .await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!((5..=11).contains(&runs.load(SeqCst)), "it was run {} times", runs.load(SeqCst));
+    let stopped = tokio::time::Instant::now();
+    pump.stop().await;
+    assert!(stopped.elapsed() < Duration::from_millis(100), "a pause does not hold a stop up");
+}
+
+/// A backend that panics ends its pump, so that whoever started it can start another; it does not leave one behind that
+/// claims nothing, settles nothing and keeps all it has for ever.
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_backend_ends_the_pump_and_the_messages_come_back() {
+    for call in [Call::Receive, Call::Settle, Call::Extend] {
+        let store = Store::fresh().await;
+        store.send(3).await;
+        let lease = Duration::from_secs(3);
+        let consumer = Arc::new(Panicking { inner: store.consumer(lease).await, at: call });
+        let mut pump = Setup::new(2, 0)
+            .lease(lease)
+            .consumer(consumer)
+            .start(&store, |_| async {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                Verdict::Complete
+            })
+            .await;
+        let ended = tokio::time::timeout(Duration::from_secs(60), pump.pump.join()).await;
+        assert_eq!(ended.unwrap_or_else(|_| panic!("{call:?}: it goes on for ever")), PumpEnd::Failed);
+        assert!(!pump.signals.stop.is_cancelled(), "the others go on");
+        tokio::time::sleep(lease).await;
+        let (healthy, left) = (Setup::new(2, 0), store.depth().await);
+        assert!(left.ready + left.in_flight > 0, "{call:?}: {left:?}");
+        let healthy = healthy.start(&store, |_| async { Verdict::Complete }).await;
+        store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+        healthy.stop().await;
+    }
 }

@@ -441,6 +441,25 @@ async fn the_keeper_ends_in_time_though_nothing_can_be_released() {
     first.task.await.expect("the candidate ends with it");
 }
 
+/// A lock manager that blocks the keeper's own thread is left behind; nobody waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keeper_whose_thread_is_blocked_is_left_behind() {
+    let keeper = Keeper::start().expect("a thread");
+    let (blocks, blocked) = tokio::sync::oneshot::channel();
+    let work = keeper.run(async move {
+        blocks.send(()).expect("somebody waits");
+        std::thread::sleep(Duration::from_secs(5));
+        Ok(())
+    });
+    tokio::select! {
+        _ = work => panic!("it has ended"),
+        told = blocked => told.expect("it blocks"),
+    }
+    let begun = tokio::time::Instant::now();
+    keeper.close(Duration::ZERO).await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "it took {:?}", begun.elapsed());
+}
+
 /// A term starts only when its row is raised: an error is tried again, and a row that is bound to another lock is waited
 /// for with the lock held.
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! The file itself: whose it is, who may read it, what happens to it beneath us.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use bus::ErrorKind;
 use futures_util::future::join_all;
@@ -83,6 +84,27 @@ async fn a_new_file_can_be_opened_by_many_at_once() {
     for opened in join_all((0..16).map(|_| open(&file))).await {
         let answer = opened.unwrap().sender().send(vec![command("jobs", "x")]).await.remove(0);
         answer.unwrap();
+    }
+}
+
+/// The same, over and over: a file that another one is just making is neither empty nor somebody else's. (Its two marks
+/// are read one after the other, and the other one's commit may lie between.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_file_that_is_just_being_made_is_not_taken_for_another_programs() {
+    for round in 0..60 {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("bus.db");
+        // They arrive while the first one is at it, a little later each.
+        let opening = (0..8).map(|n| {
+            let file = file.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_micros(400 * n)).await;
+                open(&file).await.map(drop)
+            })
+        });
+        for opened in join_all(opening).await {
+            opened.unwrap().unwrap_or_else(|error| panic!("in round {round}: {error}"));
+        }
     }
 }
 

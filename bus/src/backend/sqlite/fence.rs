@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::OptionalExtension;
 
-use super::error::{error, of_statement};
+use super::error::{error, of_commit, of_statement};
 use super::row::{fence_column, fence_from, instant, nanos};
 use super::transaction::{EndpointId, Tx};
 use super::writer::Writer;
@@ -156,6 +156,7 @@ impl SqlExecutor for rusqlite::Connection {
             SqlValue::Blob(bytes) => bytes.clone().into(),
         });
         let changed = rusqlite::Connection::execute(self, sql, rusqlite::params_from_iter(params));
-        Box::pin(std::future::ready(changed.map(|rows| rows as u64).map_err(of_statement)))
+        let failed = if sql == "COMMIT" { of_commit } else { of_statement };
+        Box::pin(std::future::ready(changed.map(|rows| rows as u64).map_err(failed)))
     }
 }

@@ -113,7 +113,8 @@ fn create_if_missing(path: &Path) -> Result<PathBuf> {
 /// Makes the connection ready for use, and the file if it is a new one; answers the number of this boot.
 fn prepare(connection: &Connection, gate: &Gate, config: &Config) -> Result<i64> {
     connection.busy_timeout(config.busy_timeout).map_err(of_statement)?;
-    if check(connection)? == Content::Empty {
+    // Outside of the gate only a yes counts: between the reads of one look somebody else may just make the file.
+    if !matches!(check(connection), Ok(Content::Ours)) {
         let _passage = gate.pass();
         create(connection)?;
     }

@@ -11,7 +11,8 @@ use crate::message::Verdict;
 use crate::scope::Scope;
 
 /// Runs `run` for at most `limit`: then the scope's cancellation fires, and a tenth of the limit later (at least 1 s)
-/// the future is dropped, and the attempt has failed. When `cut` fires it is dropped at once, and counts as none.
+/// the future is dropped, and the attempt has failed. When `cut` fires it is dropped at once, and counts as none; if it
+/// has fired already, `run` is not even begun: a middleware may have held the message up for that long.
 ///
 /// The verdict is returned only after the future has been dropped, so that nothing of the run is left when its message
 /// becomes available to others.
@@ -21,6 +22,9 @@ pub async fn within(
     scope: &Scope,
     cut: &CancellationToken,
 ) -> Verdict {
+    if cut.is_cancelled() {
+        return Verdict::Release;
+    }
     let mut run = pin!(run);
     tokio::select! {
         biased;
@@ -79,8 +83,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cut_run_is_no_attempt() {
         let cut = CancellationToken::new();
+        let fire = cut.clone();
+        let run = async move {
+            fire.cancel();
+            std::future::pending().await
+        };
+        let verdict = within(run, LIMIT, &Scope::default(), &cut).await;
+        assert!(matches!(verdict, Verdict::Release), "{verdict:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_cut_before_its_turn_is_not_begun() {
+        let cut = CancellationToken::new();
         cut.cancel();
-        let verdict = within(std::future::pending(), LIMIT, &Scope::default(), &cut).await;
+        let run = async { panic!("it was begun") };
+        let verdict = within(run, LIMIT, &Scope::default(), &cut).await;
         assert!(matches!(verdict, Verdict::Release), "{verdict:?}");
     }
 
