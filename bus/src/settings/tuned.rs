@@ -145,6 +145,9 @@ impl Tuned {
     }
 }
 
+/// Extending a claim takes a few flushes of a disk.
+const SHORTEST_LEASE_MILLIS: u128 = 100;
+
 const SINGLETON_CALLS: usize = 1;
 const SINGLETON_PREFETCH: usize = 0;
 
@@ -207,8 +210,13 @@ pub const fn why_invalid_limit(limit: u32) -> Option<&'static str> {
 
 /// Why `lease` cannot be a `lease`; `None` if it can.
 pub const fn why_invalid_lease(lease: Duration) -> Option<&'static str> {
-    match lease.is_zero() {
-        true => Some("`lease` is zero, and every claim would be lost at once; write a time such as \"30s\""),
-        false => None,
+    if lease.is_zero() {
+        Some("`lease` is zero, and every claim would be lost at once; write a time such as \"30s\"")
+    } else if lease.as_millis() < SHORTEST_LEASE_MILLIS {
+        Some(
+            "`lease` is below 100ms, and claims would be lost before their messages are started; write a time such as \"30s\"",
+        )
+    } else {
+        None
     }
 }

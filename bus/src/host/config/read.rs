@@ -221,7 +221,7 @@ fn set_processor(processor: &mut ProcessorConfig, key: ProcessorKey, value: &Val
         ProcessorKey::DeadLetterDeliveryLimit => {
             processor.dead_letter_delivery_limit = Some(value::count(value, 1)?);
         }
-        ProcessorKey::Lease => processor.lease = Some(value::duration(value)?),
+        ProcessorKey::Lease => processor.lease = Some(value::lease(value)?),
         ProcessorKey::Retry => processor.retry = Some(value::retry(value)?),
         ProcessorKey::LockLease => processor.lock_lease = Some(value::duration(value)?),
         ProcessorKey::LockRenewEvery => processor.lock_renew_every = Some(value::duration(value)?),

@@ -244,6 +244,7 @@ fn wrong_values_say_what_was_expected_and_what_was_found() {
             "[processors.a]\nmax_concurrent_calls = 0",
             ["a whole number from 1 to 1000000", "found the number 0"],
         ),
+        ("[processors.a]\nlease = '99ms'", [".lease`", "at least 100ms"]),
         ("[processors.a]\nprefetch_count = -1", ["a whole number from 0 to", "found the number -1"]),
         ("[processors.a]\nprefetch_count = '5'", ["expected a whole number", "without quotes"]),
         (

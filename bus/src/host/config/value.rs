@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{LocksAt, OnOverrun};
 use crate::contract::{Reach, StoreUrl};
 use crate::message::{Endpoint, Name};
-use crate::settings::Retry;
+use crate::settings::{Retry, why_invalid_lease};
 
 /// A value as it was written, in a file or in a variable (where it is always a text).
 #[derive(Clone, PartialEq, Eq)]
@@ -110,6 +110,15 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     match duration_or_zero(value)? {
         Duration::ZERO => Err("must be longer than zero".to_owned()),
         duration => Ok(duration),
+    }
+}
+
+/// How long a claim lasts.
+pub(super) fn lease(value: &Value) -> Result<Duration, String> {
+    let lease = duration(value)?;
+    match why_invalid_lease(lease) {
+        None => Ok(lease),
+        Some(_) => Err("must be at least 100ms".to_owned()),
     }
 }
 
