@@ -46,7 +46,7 @@ pub struct Expected {
 /// A crate that is listed in `Cargo.toml` but named nowhere in the source is not linked, and its handlers vanish without
 /// a word. Write this once, beside `main`:
 ///
-/// ```ignore
+/// ```text
 /// bus::handlers!(billing, shipping);
 /// // A dependency that has another name here than its package has:
 /// bus::handlers!(mail = "acme-mail");

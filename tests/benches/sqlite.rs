@@ -1,7 +1,7 @@
 //! How near the SQLite backend comes to what the file itself allows: each figure beside a bare loop, written here, that
 //! does the least possible, in the same run on the same disk. One JSON line per figure; what counts are the ratios.
 //!
-//! `cargo bench -p bus-tests --bench sqlite [-- send|drain] [--seconds N] [--rounds N]`
+//! `cargo bench -p bus-tests --bench sqlite [-- send|drain|host] [--seconds N] [--rounds N]`
 
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bus::clock::Clock;
 use bus::contract::{ConsumerSpec, OpenOptions, Outgoing, Scheme, Settlement, StoreUrl, Transport};
 use bus::message::{Name, Target, Verdict};
+use bus::prelude::{Command, Deserialize, Serialize, processor};
 use bus::{Endpoint, Envelope};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
@@ -31,7 +32,8 @@ fn main() {
     let time = Duration::from_secs(number("--seconds", 2).unwrap_or(2));
     let rounds = usize::try_from(number("--rounds", 5).unwrap_or(5)).unwrap_or(5);
     let wanted = |name: &str| {
-        !args.iter().any(|arg| arg == "send" || arg == "drain") || args.iter().any(|arg| arg == name)
+        let named = args.iter().any(|arg| ["send", "drain", "host"].contains(&arg.as_str()));
+        !named || args.iter().any(|arg| arg == name)
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -47,6 +49,14 @@ fn main() {
             rounds,
             || bare_drain(time),
             || our_drain(&runtime, time),
+        );
+    }
+    if wanted("host") {
+        compare(
+            "a host's processor, a settlement of each, beside claim and settle in batches of 100",
+            rounds,
+            || bare_drain(time),
+            || host_drain(&runtime, time),
         );
     }
 }
@@ -267,14 +277,8 @@ fn our_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
     let directory = tempfile::tempdir().expect("a directory");
     runtime.block_on(async {
         let transport = open(directory.path()).await;
-        let (queue, clock) = (Name::new("jobs").expect("a name"), Clock::system());
-        for chunk in 0..BACKLOG / 10_000 {
-            let numbers = (chunk * 10_000) as u64..((chunk + 1) * 10_000) as u64;
-            let batch = numbers.map(|number| message(&queue, number, &clock)).collect();
-            for answer in transport.sender().send(batch).await {
-                answer.expect("sent");
-            }
-        }
+        fill(&*transport).await;
+        let queue = Name::new("jobs").expect("a name");
         let spec = ConsumerSpec::new(Arc::new(Endpoint::Queue(queue)), Duration::from_secs(30));
         let consumer = transport.consumer(spec).await.expect("a consumer");
         let stop = CancellationToken::new();
@@ -292,6 +296,54 @@ fn our_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
         }
         let figure = start.figure(settled);
         transport.close().await;
+        figure
+    })
+}
+
+async fn fill(transport: &dyn Transport) {
+    let (queue, clock) = (Name::new("jobs").expect("a name"), Clock::system());
+    for chunk in 0..BACKLOG / 10_000 {
+        let numbers = (chunk * 10_000) as u64..((chunk + 1) * 10_000) as u64;
+        let batch = numbers.map(|number| message(&queue, number, &clock)).collect();
+        for answer in transport.sender().send(batch).await {
+            answer.expect("sent");
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize, Command)]
+#[command(queue = "jobs")]
+struct Work {
+    id: u64,
+    customer: String,
+    sku: String,
+    qty: u32,
+    total: f64,
+    note: String,
+}
+
+static DONE: AtomicU64 = AtomicU64::new(0);
+
+#[processor(max_concurrent_calls = 16, prefetch_count = 1000)]
+async fn work(message: Work) {
+    std::hint::black_box(message);
+    DONE.fetch_add(1, Ordering::Relaxed);
+}
+
+/// All that a user's program does: claim, keep alive, decode, run, settle each.
+fn host_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
+    let directory = tempfile::tempdir().expect("a directory");
+    runtime.block_on(async {
+        let transport = open(directory.path()).await;
+        fill(&*transport).await;
+        transport.close().await;
+        let store = format!("sqlite://{}", directory.path().join("bus.db").display());
+        let host = bus::Host::builder().transport("default", &store).build().expect("a host");
+        let (start, before) = (Meter::start(), DONE.load(Ordering::Relaxed));
+        let host = host.start().await.expect("started");
+        tokio::time::sleep(time).await;
+        let figure = start.figure(DONE.load(Ordering::Relaxed) - before);
+        host.stop().await.expect("stopped");
         figure
     })
 }

@@ -26,6 +26,8 @@ pub enum Step {
     BlockUntil(PathBuf),
     /// Gives the term blocking work for so many milliseconds, and writes down `worked` when that is done.
     TermBlocking(u64),
+    /// Waits for blocking work of so many milliseconds on one of the runtime's threads for such.
+    SpawnBlocking(u64),
     /// Sends [`Out`] and writes down what came of it: `sent`, or `not sent` with the error's kind.
     Send(u64),
     /// Asks the term, and writes down `held` or `lost`.

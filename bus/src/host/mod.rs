@@ -100,7 +100,8 @@ impl Host {
     /// Runs until SIGTERM or Ctrl-C, then drains. A second signal ends the grace period.
     ///
     /// The process is ended from here, with exit code 1, if a handler can be neither awaited nor dropped (it blocks its
-    /// thread): returning would wait for it for ever.
+    /// thread): returning would wait for it for ever. So it is, after the grace period and 9 s, if a run that was dropped
+    /// has left blocking work behind that keeps the runtime, and with it the process, from ending.
     ///
     /// # Errors
     /// As [`Host::start`].

@@ -115,6 +115,9 @@ pub(super) async fn run_until_signalled(plan: Plan) -> Result<()> {
             handle.wait().await
         }
     };
+    if handle.has_cut() {
+        signals.stay();
+    }
     match outcome {
         // Returning would wait for a thread that never ends.
         Err(error) if error.kind() == ErrorKind::Handler => signals::last_words(&format!("{error:?}")),

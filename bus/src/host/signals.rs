@@ -28,7 +28,7 @@ pub(super) struct Listener {
     pub(super) hurried: CancellationToken,
     /// Shows what runs, for the last words.
     pub(super) board: Arc<OnceLock<Board>>,
-    _over: DropGuard,
+    over: DropGuard,
 }
 
 impl Listener {
@@ -49,7 +49,15 @@ impl Listener {
             std::thread::Builder::new().name("bus-signals".to_owned()).spawn(move || thread.run(tell));
         spawned.map_err(failed)?;
         told.await.map_err(failed)??;
-        Ok(Listener { asked, hurried, board, _over: over.drop_guard() })
+        Ok(Listener { asked, hurried, board, over: over.drop_guard() })
+    }
+}
+
+impl Listener {
+    /// Goes on until the process has ended, and ends it if that takes too long. For when runs have been dropped: blocking
+    /// work that one has left behind on the runtime's threads is waited for by the runtime itself, however long it takes.
+    pub(super) fn stay(self) {
+        self.over.disarm();
     }
 }
 
@@ -107,9 +115,12 @@ impl Thread {
     /// The locks of singletons are left to their leases, and messages to those of their claims.
     fn end_process(&self) {
         let running = self.board.get().map(Board::running).unwrap_or_default();
+        let what = match running.is_empty() {
+            true => "blocking work that a dropped run has left behind".to_owned(),
+            false => running.join("; "),
+        };
         last_words(&format!(
-            "the process was asked to end and does not come to it, since its threads are blocked; ending it. It runs: {}",
-            running.join("; ")
+            "the process was asked to end and does not come to it, since its threads are blocked by {what}: ending it"
         ));
     }
 }

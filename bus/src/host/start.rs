@@ -395,6 +395,7 @@ pub struct HostHandle {
     hurry: CancellationToken,
     ended: watch::Receiver<Option<Result<()>>>,
     board: Board,
+    cut: CancellationToken,
 }
 
 impl HostHandle {
@@ -402,7 +403,7 @@ impl HostHandle {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         let (tell, ended) = watch::channel(None);
         let (bus, transports) = (running.bus.clone(), running.common.transports.clone());
-        let board = running.common.board.clone();
+        let (board, cut) = (running.common.board.clone(), running.common.signals.cut.clone());
         let (stopped, hurried) = (stop.clone(), hurry.clone());
         tokio::spawn(async move {
             stopped.cancelled().await;
@@ -410,7 +411,12 @@ impl HostHandle {
             // Nobody may be waiting.
             let _ = tell.send(Some(outcome));
         });
-        HostHandle { bus, transports, stop, hurry, ended, board }
+        HostHandle { bus, transports, stop, hurry, ended, board, cut }
+    }
+
+    /// Whether runs have been dropped.
+    pub(super) fn has_cut(&self) -> bool {
+        self.cut.is_cancelled()
     }
 
     /// Shows what runs.

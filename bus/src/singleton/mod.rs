@@ -1,4 +1,4 @@
-//! The distributed singleton: win, hold, doubt, lose and hand over a lock, so that what it guards never runs twice.
+#![doc = include_str!("../../docs/singletons.md")]
 //!
 //! * [`protocol`] and [`machine`]: the protocol, as a pure state machine. No I/O, clock or task in there, ever: the very
 //!   code that runs in a host is put through tens of thousands of simulated disasters in

@@ -182,6 +182,30 @@ async fn strict_order_holds_back_what_lies_behind_a_retry() {
     assert_eq!(bodies(&receive(&consumer, 10).await), ["b"]);
 }
 
+/// What was tried goes first, also before what was sent earlier and became due only now: that lines up behind.
+#[tokio::test]
+async fn in_strict_order_what_was_tried_goes_first() {
+    let store = Store::with(&["jobs"]).await;
+    let late = command("jobs", "late").due(Some(bus::contract::Due::In(Duration::from_millis(100))));
+    store.transport.sender().send(vec![late]).await.remove(0).unwrap();
+    store.send("jobs", ["a", "b"]).await;
+    let strict = ConsumerSpec::new(endpoint("jobs"), LEASE).ordered(Order::Strict);
+    let consumer = store.consumer_with(strict).await;
+    let mut seen = Vec::new();
+    for verdict in [Verdict::Retry { after: None, error: failed() }, Verdict::Release, Verdict::Complete] {
+        let claimed = receive(&consumer, 10).await.remove(0);
+        seen.push((crate::store::body(&claimed).to_owned(), claimed.delivery_count));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        settle(&consumer, &claimed.receipt, verdict).await.unwrap();
+    }
+    assert_eq!(seen, [("a".into(), 1), ("a".into(), 2), ("a".into(), 2)]);
+    for expected in ["b", "late"] {
+        let claimed = receive(&consumer, 10).await.remove(0);
+        assert_eq!(crate::store::body(&claimed), expected);
+        settle(&consumer, &claimed.receipt, Verdict::Complete).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn relaxed_order_goes_on_while_a_message_waits_for_its_retry() {
     let store = Store::with(&["jobs"]).await;

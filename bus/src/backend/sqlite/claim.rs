@@ -111,15 +111,17 @@ fn claim(tx: &mut Tx<'_>, request: &Request) -> rusqlite::Result<Result<Claimed>
     Ok(if claimed.rows.is_empty() { Ok(nothing(tx, request)?) } else { Ok(claimed) })
 }
 
-/// Makes available what is due.
+/// Makes available what is due: a retry in its own place, anything else behind what is there already. In strict order
+/// nothing can thus come before a message that has been begun.
 fn wake_delayed(tx: &mut Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<()> {
-    let due: Vec<i64> = tx
+    let due: Vec<(i64, bool)> = tx
         .statement(include_str!("sql/delayed_due.sql"))?
-        .query_map((endpoint.0, tx.wall.as_micros()), |row| row.get(0))?
+        .query_map((endpoint.0, tx.wall.as_micros()), |row| Ok((row.get(0)?, row.get(1)?)))?
         .take(DUE_AT_ONCE)
         .collect::<rusqlite::Result<_>>()?;
-    for id in &due {
-        tx.execute(include_str!("sql/delayed_to_ready.sql"), [id])?;
+    for (id, retry) in &due {
+        let place = if *retry { *id } else { endpoint.first() | tx.next_number()? };
+        tx.execute(include_str!("sql/delayed_to_ready.sql"), (id, place))?;
         tx.execute(include_str!("sql/delayed_delete.sql"), [id])?;
     }
     if due.len() > 1 {

@@ -54,7 +54,8 @@ impl SqliteConsumer {
     ) -> Self {
         let term = spec.fence.map(|fence| Term { fence, lock_lease: spec.lock_lease.unwrap_or(spec.lease) });
         let position = Mutex::new(Position { after: endpoint.first(), looked_back: None, set_back: 0 });
-        SqliteConsumer { writer, clock, spec, claims: Claims { endpoint, term }, max_body, position }
+        let claims = Claims { endpoint, term, strict: spec.order == Order::Strict };
+        SqliteConsumer { writer, clock, spec, claims, max_body, position }
     }
 
     /// The next claim, and how often the position had been set back when it was made.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::config::Config;
 use super::error::{error, of_file, of_statement, replaced};
@@ -117,8 +117,7 @@ fn create_if_missing(path: &Path) -> Result<PathBuf> {
 /// Makes the connection ready for use, and the file if it is a new one; answers the number of this boot.
 fn prepare(connection: &Connection, gate: &Gate, config: &Config) -> Result<i64> {
     connection.busy_timeout(config.busy_timeout).map_err(of_statement)?;
-    // As a rule the tables are there. A look from outside of the gate, in three statements, may fall into the moment in
-    // which another process makes them, and take the file for somebody else's: only what is seen within the gate counts.
+    // Outside of the gate only a yes counts: between the reads of one look somebody else may just make the file.
     if !matches!(check(connection), Ok(Content::Ours)) {
         let _passage = gate.pass();
         create(connection)?;
@@ -142,6 +141,9 @@ enum Content {
 }
 
 fn check(connection: &Connection) -> Result<Content> {
+    // One snapshot for all questions: another process may be making the tables just now.
+    let _snapshot =
+        Transaction::new_unchecked(connection, TransactionBehavior::Deferred).map_err(of_statement)?;
     let pragma = |name| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i32>(0));
     let owner = pragma("application_id").map_err(of_statement)?;
     let version = pragma("user_version").map_err(of_statement)?;
@@ -180,7 +182,7 @@ fn create(connection: &Connection) -> Result<()> {
         .transient(false));
     }
     let create = || {
-        let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+        let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;

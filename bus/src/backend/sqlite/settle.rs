@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rusqlite::CachedStatement;
+
 use super::error::receipt_lost;
 use super::fence::{self, Term};
 use super::row::nanos;
@@ -16,6 +18,8 @@ use crate::message::{Receipt, Verdict};
 pub(super) struct Claims {
     pub(super) endpoint: EndpointId,
     pub(super) term: Option<Term>,
+    /// Whether the consumer reads in strict order.
+    pub(super) strict: bool,
 }
 
 impl Claims {
@@ -72,6 +76,33 @@ impl Counts {
     }
 }
 
+/// The two statements that nearly every settlement runs, kept at hand from one to the next.
+struct Ends<'c> {
+    claim: CachedStatement<'c>,
+    message: CachedStatement<'c>,
+}
+
+impl<'c> Ends<'c> {
+    fn at_hand<'e>(ends: &'e mut Option<Self>, tx: &Tx<'c>) -> rusqlite::Result<&'e mut Self> {
+        match ends {
+            Some(ends) => Ok(ends),
+            none => Ok(none.insert(Ends {
+                claim: tx.statement(include_str!("sql/settle_claim.sql"))?,
+                message: tx.statement(include_str!("sql/message_delete.sql"))?,
+            })),
+        }
+    }
+
+    /// Removes a message whose claim is ours; `false` if it is not.
+    fn complete(&mut self, id: i64, token: i64) -> rusqlite::Result<bool> {
+        let ours = self.claim.execute((id, token))? == 1;
+        if ours {
+            self.message.execute([id])?;
+        }
+        Ok(ours)
+    }
+}
+
 /// Ends claims, each answered for.
 pub(super) fn settle(
     tx: &mut Tx<'_>,
@@ -82,11 +113,17 @@ pub(super) fn settle(
     if let Err(lost) = claims.check_term(tx)? {
         return Ok(settlements.iter().map(|_| Err(lost.clone())).collect());
     }
-    settlements.iter().map(|settlement| settle_one(tx, claims, settlement, max_body)).collect()
+    let mut ends = None;
+    let mut answers = Vec::with_capacity(settlements.len());
+    for settlement in settlements {
+        answers.push(settle_one(tx, &mut ends, claims, settlement, max_body)?);
+    }
+    Ok(answers)
 }
 
-fn settle_one(
-    tx: &mut Tx<'_>,
+fn settle_one<'c>(
+    tx: &mut Tx<'c>,
+    ends: &mut Option<Ends<'c>>,
     claims: Claims,
     settlement: &Settlement,
     max_body: usize,
@@ -95,16 +132,25 @@ fn settle_one(
     if let Err(refusal) = admit_outgoing(tx, settlement, id, token, max_body)? {
         return Ok(Err(refusal));
     }
+    let endpoint = claims.endpoint;
+    if !matches!(settlement.verdict, Verdict::Complete) {
+        // Given back, so that the others' use of the same statements finds them compiled.
+        *ends = None;
+    }
     let ours = match &settlement.verdict {
-        Verdict::Complete => complete(tx, id, token)?,
-        Verdict::Retry { after, error } => retry(tx, claims.endpoint, (id, token), *after, error)?,
+        Verdict::Complete => Ends::at_hand(ends, tx)?.complete(id, token)?,
+        Verdict::Retry { after, error } => retry(tx, endpoint, (id, token), *after, error)?,
         Verdict::DeadLetter { reason, error } => {
-            dead_letter(tx, claims.endpoint, (id, token), reason, error.as_ref())?
+            dead_letter(tx, endpoint, (id, token), reason, error.as_ref())?
         }
-        Verdict::Release => release(tx, claims.endpoint, id, token)?,
+        Verdict::Release => release(tx, endpoint, id, token)?,
     };
     if !ours {
         return Ok(Err(receipt_lost()));
+    }
+    if claims.strict {
+        // Whatever the verdict: it is the next one's turn.
+        tx.touch(endpoint);
     }
     for message in &settlement.outgoing {
         send::store(tx, message)?;
@@ -137,14 +183,6 @@ fn admit_outgoing(
     Ok(Ok(()))
 }
 
-fn complete(tx: &Tx<'_>, id: i64, token: i64) -> rusqlite::Result<bool> {
-    let ours = tx.execute(include_str!("sql/settle_claim.sql"), (id, token))? == 1;
-    if ours {
-        delete_message(tx, id)?;
-    }
-    Ok(ours)
-}
-
 fn retry(
     tx: &mut Tx<'_>,
     endpoint: EndpointId,
@@ -153,29 +191,30 @@ fn retry(
     error: &Error,
 ) -> rusqlite::Result<bool> {
     let Some(counts) = Counts::take(tx, id, token)?.map(Counts::failed) else { return Ok(false) };
-    let error = error.with_causes();
-    tx.touch(endpoint);
-    match after.filter(|after| !after.is_zero()) {
-        None => put_counts(tx, id, &counts, Some(&error))?,
-        Some(after) => {
-            let due = (tx.wall + after).as_micros();
-            tx.execute(
-                include_str!("sql/message_to_delayed.sql"),
-                (
-                    id,
-                    endpoint.0,
-                    due,
-                    counts.deliveries,
-                    counts.failures,
-                    counts.crashes,
-                    counts.crashed_alone,
-                    error,
-                ),
-            )?;
-            delete_message(tx, id)?;
-        }
-    }
+    let after = after.unwrap_or_default();
+    come_back(tx, endpoint, id, &counts, after, Some(&error.with_causes()))?;
     Ok(true)
+}
+
+/// Has a message available again after a while, with these counts.
+fn come_back(
+    tx: &mut Tx<'_>,
+    endpoint: EndpointId,
+    id: i64,
+    counts: &Counts,
+    after: Duration,
+    error: Option<&str>,
+) -> rusqlite::Result<()> {
+    tx.touch(endpoint);
+    let Counts { deliveries, failures, crashes, crashed_alone, .. } = *counts;
+    if after.is_zero() {
+        let params = (id, deliveries, failures, crashes, crashed_alone, error);
+        return tx.execute(include_str!("sql/message_counts.sql"), params).map(drop);
+    }
+    let due = (tx.wall + after).as_micros();
+    let params = (id, endpoint.0, due, deliveries, failures, crashes, crashed_alone, error);
+    tx.execute(include_str!("sql/message_to_delayed.sql"), params)?;
+    delete_message(tx, id)
 }
 
 fn dead_letter(
@@ -195,19 +234,13 @@ fn dead_letter(
 fn release(tx: &mut Tx<'_>, endpoint: EndpointId, id: i64, token: i64) -> rusqlite::Result<bool> {
     let Some(mut counts) = Counts::take(tx, id, token)? else { return Ok(false) };
     counts.deliveries = counts.deliveries.saturating_sub(1);
-    if counts.deliveries > 0 || counts.crashes > 0 {
-        put_counts(tx, id, &counts, None)?;
+    if counts.deliveries == 0 {
+        // Its row says so already: nothing was ever counted.
+        tx.touch(endpoint);
+    } else {
+        come_back(tx, endpoint, id, &counts, Duration::ZERO, None)?;
     }
-    tx.touch(endpoint);
     Ok(true)
-}
-
-fn put_counts(tx: &Tx<'_>, id: i64, counts: &Counts, error: Option<&str>) -> rusqlite::Result<()> {
-    tx.execute(
-        include_str!("sql/message_counts.sql"),
-        (id, counts.deliveries, counts.failures, counts.crashes, counts.crashed_alone, error),
-    )
-    .map(drop)
 }
 
 /// Moves a message to the dead letters. A claim on it, if there is one, is gone with it.

@@ -5,6 +5,7 @@
 //! cannot follow, callers wait before they are queued.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
@@ -42,6 +43,8 @@ enum Message {
 pub(super) struct Writer {
     queue: mpsc::Sender<Message>,
     closed: CancellationToken,
+    /// The same, asked for each piece of work: a token has a lock inside.
+    closing: AtomicBool,
     /// Fires when the thread has ended.
     ended: CancellationToken,
     identity: Identity,
@@ -75,7 +78,8 @@ impl Writer {
             .spawn(run)
             .map_err(|e| error(ErrorKind::Unavailable, "cannot start the writer's thread").caused_by(e))?;
         let (identity, wake) = opened.await.unwrap_or_else(|_| Err(closed()))?;
-        Ok(Arc::new(Writer { queue, closed: CancellationToken::new(), ended, identity, wake }))
+        let (closed, closing) = (CancellationToken::new(), AtomicBool::new(false));
+        Ok(Arc::new(Writer { queue, closed, closing, ended, identity, wake }))
     }
 
     pub(super) fn identity(&self) -> &Identity {
@@ -93,7 +97,7 @@ impl Writer {
 
     /// Queues a piece of work; waits while the queue is full.
     pub(super) async fn submit(&self, work: Box<dyn Work>) -> Result<()> {
-        if self.closed.is_cancelled() {
+        if self.closing.load(Ordering::Acquire) {
             return Err(closed());
         }
         self.queue.send(Message::Work(work)).await.map_err(|_| closed())
@@ -123,6 +127,7 @@ impl Writer {
 
     /// Takes no more work, has the thread do what is queued, and waits for its end.
     pub(super) async fn close(&self) {
+        self.closing.store(true, Ordering::Release);
         self.closed.cancel();
         let end = async {
             // An error says that the thread has ended already.

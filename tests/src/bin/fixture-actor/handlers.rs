@@ -144,6 +144,10 @@ impl Stage<'_> {
             }
             Step::BlockUntil(file) => block_until(&file),
             Step::TermBlocking(millis) => self.block_under_term(millis, curtain).await?,
+            Step::SpawnBlocking(millis) => {
+                let work = move || std::thread::sleep(Duration::from_millis(millis));
+                tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?;
+            }
             Step::Send(n) => match self.bus.send(Out(n)).await {
                 Ok(_) => curtain.write("sent"),
                 Err(error) => {
