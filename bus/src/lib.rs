@@ -48,6 +48,22 @@
 //! | watch what happens | [the events](#events) |
 //! | implement a store or a lock manager | [`contract`], and `conformance` (feature), the suites that it must pass |
 //!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `sqlite` (default) | messages and locks in a file: `sqlite://` |
+//! | `memory` | messages and locks in the process, for tests: `memory://` |
+//! | `cli` | `cli()`, to be mounted in your binary, and the program `bus`: dead letters, depths, locks |
+//! | `conformance` | the suites that a backend must pass |
+//! | `failpoints` | a hook in each commit of the SQLite backend, for experiments like the example `failover` |
+//!
+//! # Testing
+//!
+//! A handler is a function: call it, with `Dep::new(value)`, `Scoped::new(value)`, `Term::for_tests(7)`,
+//! `MessageId::fresh()`. A `Bus` comes from `Host::builder().transport("default", "memory://mine").connect()` with the
+//! feature `memory`. [`check`] and [`check_with`] check the whole wiring in a unit test.
+//!
 //! # What is promised
 //!
 //! Each message is processed **at least once**: what was acknowledged to its sender is in the store, and leaves it only
@@ -70,9 +86,13 @@
 //! | `bus::pump` | `run.start`, `run.end` | `endpoint`, `message_id`, `fence` | around each run of a handler |
 //! | `bus::pump` | `run.cut` | `endpoint`, `message_id`, `fence` | a run was dropped because its term or the process ends |
 //! | `bus::pump` | `settle.ok`, `settle.refused` | `endpoint`, `message_id`, `fence`, `verdict` | the store took a verdict, or did not |
+//! | `bus::pipeline` | `message.retried` | `endpoint`, `message_id`, `failures`, `after`, `error` | an attempt failed; there will be another |
+//! | `bus::pipeline` | `message.dead` | `endpoint`, `message_id`, `reason`, `error` | a message was given up on |
 //! | `bus::singleton` | `lock.acquired` | `lock`, `fence` | a term begins; told only while the lock is still owned |
 //! | `bus::singleton` | `lock.lost` | `lock`, `fence`, `cause` | the lock is not owned any more |
 //! | `bus::singleton` | `lock.released` | `lock`, `fence`, `ended` | the lock was given back |
+//!
+//! Without a subscriber (`tracing_subscriber::fmt::init()`, say) none of this is seen, and the start says so.
 //!
 //! `fence` is 0 for a plain processor. Events of normal work are at debug level, those that an operator wants to see at
 //! info, warn or error. Bodies and headers' values are in none of them.
@@ -143,7 +163,7 @@ pub mod singleton;
 #[cfg(feature = "cli")]
 pub use cli::cli;
 pub use error::{Error, ErrorKind, Result};
-pub use host::{Host, check, check_with, connect, run};
+pub use host::{Host, check, check_with, connect, run, run_with};
 pub use message::{Command, Endpoint, Envelope, Event, Headers, Message, MessageId};
 pub use processor::{DeliveryCount, Dep, Scoped};
 pub use sender::{Bus, Sent};

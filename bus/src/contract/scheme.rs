@@ -25,11 +25,11 @@ impl StoreUrl {
         // What is no scheme is not shown either: connection strings hold their key before the first `://`.
         let split = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme));
         let bad = |why: &str| {
-            let shown = split.map_or("it", |(scheme, _)| scheme);
-            Error::new(ErrorKind::Config, format!("the store URL ({shown}…) cannot be read: {why}"))
+            let shown = split.map_or(String::new(), |(scheme, _)| format!(" {scheme}://…"));
+            Error::new(ErrorKind::Config, format!("the store URL{shown} cannot be read: {why}"))
         };
         let (scheme, rest) =
-            split.ok_or_else(|| bad("write it like sqlite://bus.db or postgres://host/database"))?;
+            split.ok_or_else(|| bad("it has no scheme; a SQLite file is written sqlite://bus.db"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut params = BTreeMap::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {

@@ -31,6 +31,10 @@ use config::Config;
 
 /// Runs all processors of this binary until SIGTERM or Ctrl-C, then drains and returns.
 ///
+/// Draining: nothing more is claimed, what was claimed ahead is given back at once, and what runs is awaited for up to
+/// `shutdown_grace_period` (30 s), not a moment longer than needed. What still runs then is asked to end by its
+/// `CancellationToken`, and dropped a second later. A second signal ends the grace period.
+///
 /// Configured by `bus.toml` and `BUS_…` variables, see [`config`].
 ///
 /// ```no_run
@@ -44,6 +48,28 @@ use config::Config;
 /// Everything that is wrong with the wiring, at once, before anything is consumed; what a store answers at start.
 pub async fn run() -> Result<()> {
     Host::from_env()?.run().await
+}
+
+/// [`run`], for a host that `adjust` completes in code: with a value, a middleware, a transport of your own.
+///
+/// ```no_run
+/// use bus::message::{Delivery, Verdict};
+/// use bus::pipeline::Next;
+///
+/// async fn count(delivery: Delivery, next: Next) -> Verdict {
+///     next.run(delivery).await
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> bus::Result<()> {
+///     bus::run_with(|host| host.provide(String::from("shared")).middleware(count)).await
+/// }
+/// ```
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_with(adjust: impl FnOnce(HostBuilder) -> HostBuilder) -> Result<()> {
+    adjust(HostBuilder::new(Config::from_env()?)).build()?.run().await
 }
 
 /// Checks the wiring of this binary as [`run`] would, without connecting to anything: for a unit test.
@@ -76,7 +102,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host to be put together in code, with nothing configured.
+    /// A host to be put together in code, with nothing configured: it reads neither `bus.toml` nor the environment,
+    /// unless you give it [`Config::from_env`] by [`HostBuilder::config`]. To complete the configured host in code, use
+    /// [`run_with`].
     pub fn builder() -> HostBuilder {
         HostBuilder::new(Config::default())
     }

@@ -96,6 +96,15 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{line}");
 }
 
+/// Warns a program that has set up no subscriber: it will not hear of anything that fails.
+pub(super) fn warn_if_unheard() {
+    if !tracing::dispatcher::has_been_set() {
+        say(
+            "no tracing subscriber is set up, so nothing that fails later will be seen: add tracing_subscriber::fmt::init() to main",
+        );
+    }
+}
+
 /// Says it where it is heard: to the program's tracing subscriber, or to standard error where there is none.
 #[allow(
     clippy::print_stderr,

@@ -108,6 +108,7 @@ impl Opened {
         let guarantees: Vec<_> =
             self.transports.iter().map(|(name, transport)| (name.clone(), transport.guarantees())).collect();
         report::say(&report::lines(&plan.processors, &guarantees, plan.fallback, promised.as_ref()));
+        report::warn_if_unheard();
         if let Some(locks) = &promised {
             report::say(&report::permitted(&plan.processors, &guarantees, locks));
         }
@@ -270,7 +271,7 @@ async fn refuse_bound_endpoints(processors: &[Planned], transports: &Transports)
             return Err(Error::new(
                 ErrorKind::Wiring,
                 format!(
-                    "{}: `{}` is no singleton, but {} is being read as a singleton's under the lock {} (bound for another {:?}): stop that one first",
+                    "{}: `{}` is no singleton, but {} is being read as a singleton's under the lock {} (bound for another {:.0?}): stop that one, or wait as long if it has been stopped",
                     wiring::place(processor),
                     processor.name,
                     processor.endpoint,

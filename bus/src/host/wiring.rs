@@ -163,6 +163,8 @@ pub(super) fn transports_alone(builder: HostBuilder) -> Result<(Transports, Cloc
     Ok((transports, builder.clock))
 }
 
+/// The transports, and whether they are those of a program that configured none. One that cannot be had is a problem of
+/// its own, told once: what depends on it is not complained about as well.
 fn transports(builder: &HostBuilder, problems: &mut Problems) -> (Transports, bool) {
     let mut sources: BTreeMap<_, _> = builder
         .transports
@@ -186,6 +188,11 @@ fn transports(builder: &HostBuilder, problems: &mut Problems) -> (Transports, bo
     (sources, configured.is_fallback)
 }
 
+/// Whether the configuration has a transport of that name, be it one that cannot be had.
+fn is_configured(builder: &HostBuilder, transport: &str) -> bool {
+    builder.config.transports.keys().any(|name| name.as_str() == transport)
+}
+
 fn locks(
     builder: &HostBuilder,
     transports: &Transports,
@@ -201,6 +208,7 @@ fn locks(
         LocksAt::Url(url) => url.clone(),
         LocksAt::DefaultTransport => match transports.get(DEFAULT) {
             Some(Source::Url(url, _)) => url.clone(),
+            None if is_configured(builder, DEFAULT) => return None,
             _ => {
                 problems.add("locks = \"default\" means the store of the transport `default`, which has no URL here: write the locks' own URL");
                 return None;
@@ -221,7 +229,7 @@ fn planned(
     transports: &Transports,
     problems: &mut Problems,
 ) -> Option<Planned> {
-    if !transports.contains_key(processor.transport) {
+    if !transports.contains_key(processor.transport) && !is_configured(builder, processor.transport) {
         let known = transports.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         problems.add(format!(
             "{}: `{}` reads {} from the transport {:?}, which is not configured (there is {known}): add it under [transports]",
@@ -269,8 +277,10 @@ fn singletons(
     for planned in &singletons {
         let processor = &planned.processor;
         match (locks, transports.get(processor.transport)) {
+            // Where it was given and cannot be had, that has been said.
+            (None, _) if builder.config.locks.is_some() => {}
             (None, _) => problems.add(format!(
-                "{}: `{}` is a singleton, and there is no lock manager. Write locks = \"sqlite://bus.db\", or locks = \"default\" for the store of the default transport; in code, Host::builder().locks(…)",
+                "{}: `{}` is a singleton, and there is no lock manager. Write locks = \"default\", which is the store of the default transport, or locks = \"sqlite://…\" at the top of bus.toml in the directory where the program is started; or set BUS_LOCKS. In code it is Host::builder().locks_at(\"default\"), or .locks(…) for one of your own: a host that is built in code reads no bus.toml, see bus::run_with",
                 place(processor), processor.name
             )),
             (Some(locks), Some(transport)) => {

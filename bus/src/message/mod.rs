@@ -67,6 +67,10 @@ pub trait Command: Message {
 }
 
 /// A message for every subscription of a topic.
+///
+/// A subscription exists from the first start of a process that reads it: what was published before is not in it, and
+/// where there is none, an event is forgotten. It then collects events whether anyone reads it or not. One that was
+/// renamed goes on under its old name; `depths` of the command line tool shows it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an event",
     label = "not an event",

@@ -26,7 +26,7 @@ async fn a_singleton_without_a_lock_manager_does_not_start_and_consumes_nothing(
     let status = refused.exit().await;
     assert!(!status.success(), "it exits with {status}");
     let said = refused.said();
-    for words in ["`count_up`", "no lock manager", "locks = \"default\"", "Host::builder().locks("] {
+    for words in ["`count_up`", "no lock manager", "locks = \"default\"", "Host::builder().locks_at("] {
         assert!(said.contains(words), "{words} is missing from: {said}");
     }
     assert!(said.contains("src/bin/fixture-singleton.rs:7"), "the place is missing from: {said}");

@@ -152,7 +152,7 @@ impl LockManager for SqliteLocks {
         let authority = format!("sqlite:{}", self.writer.identity().path().display());
         let mut guarantees =
             LockGuarantees::new(authority, Reach::Machine, "the machine's boot clock, which counts suspends");
-        guarantees.watch = true;
+        guarantees.watch = self.writer.wake().is_listening();
         guarantees.shortest_lease = SHORTEST_LEASE;
         guarantees.longest_lease = LONGEST_LEASE;
         guarantees

@@ -21,6 +21,9 @@ mod wake;
 mod work;
 mod writer;
 
+/// The driver in the version that this backend uses: for [`Term::commit`](crate::Term::commit) on a connection of yours.
+pub use rusqlite;
+
 use std::sync::Arc;
 
 use crate::contract::{BoxFuture, LockManager, OpenOptions, Reach, Scheme, StoreUrl, Transport};

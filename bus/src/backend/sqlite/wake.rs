@@ -9,8 +9,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -44,28 +44,51 @@ impl Topic {
     }
 }
 
-/// The hints of one opened store.
+/// The hints of one store, for all of this process that have it open: inotify instances are few (128 for each user, by
+/// default), and messages and locks mostly lie in the same file.
 #[derive(Debug)]
 pub(super) struct Wake {
     directory: PathBuf,
+    /// Which directory it was when we began to listen, since another one may take its place.
+    identity: Option<(u64, u64)>,
     waiting: Mutex<HashMap<Topic, watch::Sender<()>>>,
-    closed: AtomicBool,
+    listening: AtomicBool,
 }
 
+/// The stores of this process that are listened to.
+static LISTENING: Mutex<Vec<Weak<Wake>>> = Mutex::new(Vec::new());
+
 impl Wake {
-    /// Begins to listen for what other processes tell.
+    /// Begins to listen for what other processes tell, or joins those of this process who do.
     pub(super) fn open(store: &Path) -> Arc<Self> {
-        let wake = Arc::new(Wake {
-            directory: super::file::beside(store, ".wake"),
-            waiting: Mutex::default(),
-            closed: AtomicBool::new(false),
-        });
-        if let Err(e) = make_private_directory(&wake.directory) {
-            tracing::warn!(directory = %wake.directory.display(), error = %e, "no hints from other processes");
-        } else {
-            listen::start(&wake);
+        let directory = super::file::beside(store, ".wake");
+        let made = make_private_directory(&directory);
+        let identity = identity_of(&directory);
+        let mut listening = LISTENING.lock();
+        listening.retain(|wake| wake.strong_count() > 0);
+        let same = |wake: &Arc<Wake>| wake.directory == directory && wake.identity == identity;
+        if let Some(wake) = listening.iter().filter_map(Weak::upgrade).find(same) {
+            return wake;
         }
+        let wake = Arc::new(Wake {
+            directory,
+            identity,
+            waiting: Mutex::default(),
+            listening: AtomicBool::new(false),
+        });
+        match made {
+            Ok(()) => listen::start(&wake),
+            Err(e) => {
+                tracing::warn!(directory = %wake.directory.display(), error = %e, "no hints from other processes");
+            }
+        }
+        listening.push(Arc::downgrade(&wake));
         wake
+    }
+
+    /// Whether other processes are heard; where not, the poll has to do.
+    pub(super) fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::Relaxed)
     }
 
     /// Listens to one topic: what was told before is seen, what is told from now on wakes.
@@ -79,19 +102,12 @@ impl Wake {
             waiting.send_replace(());
         }
     }
-
-    /// Ends the listening thread.
-    pub(super) fn close(&self) {
-        if !self.closed.swap(true, Ordering::Relaxed) {
-            // Wakes the listening thread, so that it sees that it is to end.
-            let _ = Teller::of(self).write(Topic::Locks);
-        }
-    }
 }
 
 impl Drop for Wake {
     fn drop(&mut self) {
-        self.close();
+        // Wakes the listening thread, which then sees that nobody is left whom it could tell.
+        let _ = Teller::of(self).write(Topic::Locks);
     }
 }
 
@@ -161,6 +177,17 @@ fn make_private_directory(path: &Path) -> std::io::Result<()> {
     }
 }
 
+#[cfg(unix)]
+fn identity_of(directory: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(directory).ok().map(|found| (found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity_of(_directory: &Path) -> Option<(u64, u64)> {
+    None
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod listen {
     use std::mem::MaybeUninit;
@@ -179,8 +206,12 @@ mod listen {
             let thread = std::thread::Builder::new().name("bus-sqlite-wake".to_owned());
             thread.spawn(move || run(&fd, &wake)).map(drop)
         });
-        if let Err(e) = watching {
-            tracing::warn!(error = %e, "no inotify: other processes' messages are found by polling");
+        match watching {
+            Ok(()) => wake.listening.store(true, Ordering::Relaxed),
+            Err(e) => tracing::warn!(
+                error = %e,
+                "no inotify (fs.inotify.max_user_instances may be used up): what other processes tell is found by polling"
+            ),
         }
     }
 
@@ -199,9 +230,7 @@ mod listen {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => return,
             };
-            let Some(wake) = wake.upgrade().filter(|wake| !wake.closed.load(Ordering::Relaxed)) else {
-                return;
-            };
+            let Some(wake) = wake.upgrade() else { return };
             match topic {
                 Some(topic) => wake.tell_here(topic),
                 // The queue of events has run over, or the directory is gone.

@@ -137,7 +137,6 @@ impl Writer {
         if tokio::time::timeout(CLOSE_TIMEOUT, end).await.is_err() {
             tracing::warn!(file = %self.identity.path().display(), "the writer is still waiting for its turn; left behind");
         }
-        self.wake.close();
     }
 }
 

@@ -1,5 +1,6 @@
 //! How often is too often: failures and crashes are counted apart, each against `dead_letter_delivery_limit`.
 
+use crate::error::Error;
 use crate::message::{Delivery, Endpoint, MessageId, Verdict};
 use crate::settings::Resolved;
 
@@ -55,18 +56,18 @@ pub fn judge(
         Verdict::Retry { after, error } => {
             let failures = attempt.failures.saturating_add(1);
             if failures >= settings.dead_letter_delivery_limit {
-                tracing::error!(target: "bus::pipeline", %endpoint, message_id = %id, failures, error = ?error, "failed for the last time: dead-lettered");
+                tracing::error!(target: "bus::pipeline", event = "message.dead", %endpoint, message_id = %id, reason = %format_args!("failed {failures} times"), error = %error.with_causes(), "failed for the last time: dead-lettered");
                 return Verdict::DeadLetter {
                     reason: format!("failed {failures} times"),
                     error: Some(error),
                 };
             }
             let after = after.unwrap_or_else(|| settings.retry.delay(failures, fastrand::f64()));
-            tracing::warn!(target: "bus::pipeline", %endpoint, message_id = %id, failures, ?after, error = ?error, "failed, to be tried again");
+            tracing::warn!(target: "bus::pipeline", event = "message.retried", %endpoint, message_id = %id, failures, ?after, error = %error.with_causes(), "failed, to be tried again");
             Verdict::Retry { after: Some(after), error }
         }
         Verdict::DeadLetter { reason, error } => {
-            tracing::error!(target: "bus::pipeline", %endpoint, message_id = %id, reason, error = ?error, "dead-lettered");
+            tracing::error!(target: "bus::pipeline", event = "message.dead", %endpoint, message_id = %id, reason, error = error.as_ref().map(Error::with_causes), "dead-lettered");
             Verdict::DeadLetter { reason, error }
         }
         other => other,
@@ -80,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Timestamp;
-    use crate::error::{Error, ErrorKind};
+    use crate::error::ErrorKind;
     use crate::message::{Envelope, Receipt};
     use crate::settings;
 
