@@ -88,8 +88,9 @@
 //! | `bus::pump` | `settle.ok`, `settle.refused` | `endpoint`, `message_id`, `fence`, `verdict` | the store took a verdict, or did not |
 //! | `bus::pipeline` | `message.retried` | `endpoint`, `message_id`, `failures`, `after`, `error` | an attempt failed; there will be another |
 //! | `bus::pipeline` | `message.dead` | `endpoint`, `message_id`, `reason`, `error` | a message was given up on |
-//! | `bus::singleton` | `lock.acquired` | `lock`, `fence` | a term begins; told only while the lock is still owned |
-//! | `bus::singleton` | `lock.lost` | `lock`, `fence`, `cause` | the lock is not owned any more |
+//! | `bus::singleton` | `lock.acquired` | `lock`, `name`, `fence` | a term begins; told only while the lock is still owned |
+//! | `bus::singleton` | `lock.standby` | `lock`, `name` | the lock is held elsewhere; told once until it is won |
+//! | `bus::singleton` | `lock.lost` | `lock`, `name`, `fence`, `cause` | the lock is not owned any more |
 //! | `bus::singleton` | `lock.released` | `lock`, `fence`, `ended` | the lock was given back |
 //!
 //! Without a subscriber (`tracing_subscriber::fmt::init()`, say) none of this is seen, and the start says so.

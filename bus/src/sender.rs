@@ -103,8 +103,10 @@ impl Bus {
     /// Takes a delayed message back. `false` if it was too late: it is available, running or done.
     ///
     /// # Errors
-    /// As the store's; [`ErrorKind::Unsupported`] if the transport has no delays.
+    /// As the store's; [`ErrorKind::Unsupported`] if the transport has no delays; [`ErrorKind::TermLost`] in a singleton
+    /// whose term is over.
     pub async fn cancel(&self, sent: &Sent) -> Result<bool> {
+        Run::check_term()?;
         let delay = self.route(&sent.transport)?.delay.as_ref().ok_or_else(|| no_delays(&sent.transport))?;
         delay.cancel(&sent.placed).await
     }
@@ -345,6 +347,12 @@ impl Run {
     /// Runs `work` as this run.
     pub(crate) async fn scope<F: Future>(self, work: F) -> F::Output {
         RUN.scope(self, work).await
+    }
+
+    /// Refuses what a singleton must not do any more.
+    fn check_term() -> Result<()> {
+        RUN.try_with(|run| run.singleton.as_ref().map_or(Ok(()), |singleton| singleton.term.check()))
+            .unwrap_or(Ok(()))
     }
 
     /// Adds to `headers` what the current run demands, and answers the guard for a send to `transport`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
-use super::start::Producer;
+use super::producer::Producer;
 use super::{Host, wiring};
 use crate::clock::Clock;
 use crate::contract::{LockManager, Transport};

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::config::OnOverrun;
 use super::start::{self, Common};
 use super::wiring::{Planned, PlannedLock};
 use crate::contract::{ConsumerSpec, LockManager};
 use crate::error::Result;
 use crate::message::Endpoint;
 use crate::pump::{PumpEnd, Signals};
-use crate::singleton::{self, HandOver, Keeper, Lock, Stop, Term, candidate};
+use crate::singleton::{HandOver, Keeper, Lock, OnOverrun, Stop, Term, candidate};
 
 /// A singleton that is ready to compete for its lock.
 pub(super) struct Candidate {
@@ -34,10 +33,8 @@ impl Candidate {
         let lock_lease = planned_lock.timing.lock_lease();
         let mut lock = Lock::new(Arc::clone(locks), planned_lock.id.clone(), planned_lock.timing)?
             .named(planned.processor.name)
-            .on_overrun(match on_overrun {
-                OnOverrun::Log => singleton::OnOverrun::Log,
-                OnOverrun::Exit => singleton::OnOverrun::Exit,
-            });
+            .on_overrun(on_overrun)
+            .noted(whereabouts());
         if let Some(fencing) = start::transport_of(&common.transports, &planned)?.capabilities().fencing {
             lock = lock.fenced(fencing, Arc::clone(&endpoint));
         }
@@ -111,4 +108,14 @@ async fn pass_on(host: &Signals, term: &Term, pump: &Signals) -> PumpEnd {
             else => std::future::pending::<()>().await,
         }
     }
+}
+
+/// Where this process is, for whoever asks who holds a lock.
+fn whereabouts() -> String {
+    let pid = std::process::id();
+    #[cfg(unix)]
+    let place = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let place = std::env::var("COMPUTERNAME").unwrap_or_default();
+    format!("process {pid} on {place}")
 }

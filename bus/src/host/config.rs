@@ -20,6 +20,7 @@ use crate::contract::{Reach, StoreUrl};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Endpoint, Name};
 use crate::settings::{Resolved, Retry};
+pub use crate::singleton::OnOverrun;
 
 pub(crate) use duration::write_duration;
 pub(crate) use key::closest;
@@ -73,17 +74,6 @@ pub enum LocksAt {
     Url(StoreUrl),
     /// In the store of the transport called `default`: written `locks = "default"`.
     DefaultTransport,
-}
-
-/// What to do about a singleton's run that goes on although its lock is about to be lost and it cannot be dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnOverrun {
-    /// Say so, naming the processor: its late writes are fenced off.
-    #[default]
-    Log,
-    /// End the process before the lease ends.
-    Exit,
 }
 
 /// What the configuration says of one processor. `None`: as in the code.
@@ -321,15 +311,6 @@ impl fmt::Display for LocksAt {
             LocksAt::Url(url) => url.fmt(f),
             LocksAt::DefaultTransport => f.write_str(DEFAULT_TRANSPORT),
         }
-    }
-}
-
-impl fmt::Display for OnOverrun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OnOverrun::Log => "log",
-            OnOverrun::Exit => "exit",
-        })
     }
 }
 

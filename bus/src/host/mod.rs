@@ -8,6 +8,7 @@
 //! * `wiring`: whether it all fits together, before anything is connected.
 //! * `start`: connects, and starts a pump or a candidate for each processor.
 //! * `candidate`: how a singleton's term becomes a pump.
+//! * `handle`, `producer`: what the owner of a running host, or of transports alone, has in hand.
 //! * `shutdown`: how it ends, step by step.
 //! * `signals`: how the process is asked to end, and made to.
 //! * `report`: what start-up says.
@@ -15,6 +16,8 @@
 mod builder;
 mod candidate;
 pub mod config;
+mod handle;
+mod producer;
 mod report;
 mod shutdown;
 mod signals;
@@ -24,7 +27,8 @@ mod wiring;
 use std::fmt;
 
 pub use builder::HostBuilder;
-pub use start::{HostHandle, Producer};
+pub use handle::HostHandle;
+pub use producer::Producer;
 
 use crate::error::Result;
 use config::Config;

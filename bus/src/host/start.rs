@@ -1,19 +1,16 @@
 //! Connects what the plan names, and starts a pump or a candidate for each processor.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
-use super::builder::HostBuilder;
 use super::candidate::Candidate;
+use super::handle::HostHandle;
+use super::report;
 use super::wiring::{self, Plan, Planned, Source};
-use super::{report, shutdown};
 use crate::contract::{Consumer, ConsumerSpec, Inspect, LockGuarantees, LockManager, OpenOptions, Transport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Endpoint, Verdict};
@@ -41,11 +38,11 @@ pub(super) struct Common {
 
 /// Shows which messages run where.
 #[derive(Clone, Default)]
-pub(super) struct Board(Arc<Mutex<BTreeMap<Endpoint, crate::pump::PumpView>>>);
+pub(super) struct Board(Arc<Mutex<BTreeMap<(&'static str, Endpoint), crate::pump::PumpView>>>);
 
 impl Board {
-    fn post(&self, endpoint: &Endpoint, pump: &Pump) {
-        self.0.lock().insert(endpoint.clone(), pump.view());
+    fn post(&self, transport: &'static str, endpoint: &Endpoint, pump: &Pump) {
+        self.0.lock().insert((transport, endpoint.clone()), pump.view());
     }
 
     /// What runs, for people: `queue: id, id`.
@@ -53,7 +50,7 @@ impl Board {
         let board = self.0.lock();
         board
             .iter()
-            .filter_map(|(endpoint, pump)| {
+            .filter_map(|((_, endpoint), pump)| {
                 let ids: Vec<_> = pump.running().iter().map(ToString::to_string).collect();
                 (!ids.is_empty()).then(|| format!("{endpoint}: {}", ids.join(", ")))
             })
@@ -195,7 +192,10 @@ pub(super) async fn close_transports(transports: &Transports) {
     futures_util::future::join_all(transports.iter().map(close)).await;
 }
 
-async fn open_transports(sources: &wiring::Transports, options: &OpenOptions) -> Result<Transports> {
+pub(super) async fn open_transports(
+    sources: &wiring::Transports,
+    options: &OpenOptions,
+) -> Result<Transports> {
     let mut transports = Transports::new();
     for (name, source) in sources {
         let transport = match source {
@@ -294,7 +294,8 @@ pub(super) fn transport_of<'t>(
         .ok_or_else(|| Error::new(ErrorKind::UnknownTransport, format!("there is no transport {name:?}")))
 }
 
-fn inspect(transports: &Transports, name: &str) -> Result<Arc<dyn Inspect>> {
+/// Looks into the store of the transport of that name.
+pub(super) fn inspect(transports: &Transports, name: &str) -> Result<Arc<dyn Inspect>> {
     let transport = transports
         .get(name)
         .ok_or_else(|| Error::new(ErrorKind::UnknownTransport, format!("there is no transport {name:?}")))?;
@@ -371,7 +372,7 @@ impl Common {
             lock_lease: planned.lock.as_ref().map(|lock| lock.timing.lock_lease()),
         };
         let pump = Pump::start(spec, signals);
-        self.board.post(endpoint, &pump);
+        self.board.post(planned.processor.transport, endpoint, &pump);
         pump
     }
 }
@@ -384,136 +385,5 @@ fn handler_in(term: Option<Term>, handler: Arc<dyn Handler>) -> HandlerFn {
             Ok(()) => handler.call(delivery),
             Err(_) => Box::pin(std::future::ready(Verdict::Release)),
         }),
-    }
-}
-
-/// A running host. Dropping the handle leaves it running.
-#[derive(Clone)]
-pub struct HostHandle {
-    bus: Bus,
-    transports: Transports,
-    stop: CancellationToken,
-    hurry: CancellationToken,
-    ended: watch::Receiver<Option<Result<()>>>,
-    board: Board,
-    cut: CancellationToken,
-}
-
-impl HostHandle {
-    fn over(running: Running) -> Self {
-        let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
-        let (tell, ended) = watch::channel(None);
-        let (bus, transports) = (running.bus.clone(), running.common.transports.clone());
-        let (board, cut) = (running.common.board.clone(), running.common.signals.cut.clone());
-        let (stopped, hurried) = (stop.clone(), hurry.clone());
-        tokio::spawn(async move {
-            stopped.cancelled().await;
-            let outcome = shutdown::shut_down(running, hurried).await;
-            // Nobody may be waiting.
-            let _ = tell.send(Some(outcome));
-        });
-        HostHandle { bus, transports, stop, hurry, ended, board, cut }
-    }
-
-    /// Whether runs have been dropped.
-    pub(super) fn has_cut(&self) -> bool {
-        self.cut.is_cancelled()
-    }
-
-    /// Shows what runs.
-    pub(super) fn board(&self) -> &Board {
-        &self.board
-    }
-
-    /// Sends through the host's transports.
-    pub fn bus(&self) -> &Bus {
-        &self.bus
-    }
-
-    /// Looks into the store of a transport: depths, dead letters.
-    ///
-    /// # Errors
-    /// [`ErrorKind::UnknownTransport`], or [`ErrorKind::Unsupported`] if that store cannot be looked into.
-    pub fn inspect(&self, transport: &str) -> Result<Arc<dyn Inspect>> {
-        inspect(&self.transports, transport)
-    }
-
-    /// Begins to stop, and waits until the host has stopped. Calling it again waits for the same.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Handler`] if a handler could be neither awaited nor dropped; it may still be running.
-    /// [`ErrorKind::Timeout`] if the store did not take the last verdicts, so that their messages will come again.
-    pub async fn stop(&self) -> Result<()> {
-        self.begin_stop();
-        self.wait().await
-    }
-
-    /// Begins to stop, and returns at once.
-    pub fn begin_stop(&self) {
-        self.stop.cancel();
-    }
-
-    /// Ends the grace period of a stop: what still runs is cut off.
-    pub fn hurry(&self) {
-        self.hurry.cancel();
-    }
-
-    /// Waits until the host has stopped, whoever stopped it.
-    ///
-    /// # Errors
-    /// As [`stop`](HostHandle::stop).
-    pub async fn wait(&self) -> Result<()> {
-        let mut ended = self.ended.clone();
-        match ended.wait_for(Option::is_some).await {
-            Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
-            Err(_) => {
-                Err(Error::new(ErrorKind::Internal, "the host's own task ended before it could say how"))
-            }
-        }
-    }
-}
-
-impl fmt::Debug for HostHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostHandle").field("stopping", &self.stop.is_cancelled()).finish_non_exhaustive()
-    }
-}
-
-/// Transports connected for sending alone.
-pub struct Producer {
-    bus: Bus,
-    transports: Transports,
-}
-
-impl Producer {
-    pub(super) async fn connect(builder: HostBuilder) -> Result<Self> {
-        let (sources, clock) = wiring::transports_alone(builder)?;
-        let transports = open_transports(&sources, &OpenOptions::new(clock.clone())).await?;
-        Ok(Producer { bus: Bus::over(&transports, clock), transports })
-    }
-
-    /// Sends.
-    pub fn bus(&self) -> &Bus {
-        &self.bus
-    }
-
-    /// Looks into the store of a transport: depths, dead letters.
-    ///
-    /// # Errors
-    /// [`ErrorKind::UnknownTransport`], or [`ErrorKind::Unsupported`] if that store cannot be looked into.
-    pub fn inspect(&self, transport: &str) -> Result<Arc<dyn Inspect>> {
-        inspect(&self.transports, transport)
-    }
-
-    /// Lets go of the stores. What has been answered is stored; what is sent afterwards is refused.
-    pub async fn close(self) {
-        self.bus.close();
-        close_transports(&self.transports).await;
-    }
-}
-
-impl fmt::Debug for Producer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Producer").field("transports", &self.transports.keys()).finish_non_exhaustive()
     }
 }

@@ -21,6 +21,9 @@ use crate::settings::Resolved;
 
 /// Sees every message on its way to the handler, and its verdict on the way back.
 ///
+/// The handler's time is bounded by `message_lock_timeout`, a middleware's own is not: one that never returns keeps its
+/// message, and its place among the `max_concurrent_calls`, until the process ends.
+///
 /// Implemented for every `async fn(Delivery, Next) -> Verdict`:
 ///
 /// ```

@@ -38,6 +38,12 @@ use crate::singleton::Term;
 use claims::{Claims, Key, Running};
 
 /// How a pump is told to come to an end. Cheap to clone.
+///
+/// | who says it | `stop` | `cancel` | `cut` |
+/// |---|---|---|---|
+/// | the host, at SIGTERM | at once | when the grace period is over | a second later |
+/// | a term that drains (shutdown) | at once | | |
+/// | a term that is lost | at once | at once | at ⅞ of the lease |
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     /// Nothing more is claimed or started; what runs goes on to its end.

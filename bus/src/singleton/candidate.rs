@@ -45,6 +45,15 @@ pub enum OnOverrun {
     Exit,
 }
 
+impl fmt::Display for OnOverrun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OnOverrun::Log => "log",
+            OnOverrun::Exit => "exit",
+        })
+    }
+}
+
 /// The exit code of a process that was ended by [`OnOverrun::Exit`].
 pub const OVERRUN_EXIT_CODE: i32 = 70;
 
@@ -57,6 +66,7 @@ pub struct Lock {
     pub(super) fenced: Option<(Arc<dyn Fencing>, Arc<Endpoint>)>,
     pub(super) on_overrun: OnOverrun,
     pub(super) name: String,
+    pub(super) note: Vec<u8>,
     pub(super) standing: watch::Sender<Standing>,
 }
 
@@ -85,7 +95,16 @@ impl Lock {
             timing.poll_every_unless_set(can.poll).checked().map_err(|error| error.with("lock", &id))?;
         let name = id.to_string();
         let standing = watch::Sender::new(Standing::Standby);
-        Ok(Lock { manager, id, timing, fenced: None, on_overrun: OnOverrun::default(), name, standing })
+        Ok(Lock {
+            manager,
+            id,
+            timing,
+            fenced: None,
+            on_overrun: OnOverrun::default(),
+            name,
+            note: Vec::new(),
+            standing,
+        })
     }
 
     /// Raises the endpoint's row in its message store before each term starts. Without it, only the lock's own clock
@@ -112,6 +131,13 @@ impl Lock {
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// What is kept with the lock while it is held, for people who ask who that is: up to 1 KiB.
+    #[must_use]
+    pub fn noted(mut self, note: impl Into<Vec<u8>>) -> Self {
+        self.note = note.into();
         self
     }
 

@@ -48,6 +48,7 @@ pub(super) struct Hold {
     cut_reason: String,
     told_to_drain: bool,
     told_last_act: bool,
+    told_standby: bool,
     candidate_gone: bool,
     hint: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     last_hint: Option<tokio::time::Instant>,
@@ -92,6 +93,7 @@ impl Hold {
             cut_reason: String::new(),
             told_to_drain: false,
             told_last_act: false,
+            told_standby: false,
             candidate_gone: false,
             hint: None,
             last_hint: None,
@@ -103,6 +105,7 @@ impl Hold {
         let mut events = VecDeque::from([Event::Tick]);
         loop {
             while let Some(event) = events.pop_front() {
+                self.remark(&event);
                 let given = self.given();
                 for action in self.machine.step(given, event) {
                     if matches!(action, Action::Finished) {
@@ -181,7 +184,7 @@ impl Hold {
     }
 
     fn run_ended(&mut self, run: RunId, hand_over: HandOver) -> Event {
-        let lock = &self.lock.name;
+        let lock = &self.lock.id;
         let outcome = match hand_over {
             HandOver::Clean => RunOutcome::Clean,
             HandOver::Cut { reason } => {
@@ -243,8 +246,10 @@ impl Hold {
                 let term = Term::new(identity, self.clock.clone(), deadlines, self.from_term.0.clone());
                 // Told only while it is true, so that whoever listens never hears of two holders at once.
                 if term.check().is_ok() {
-                    tracing::info!(target: "bus::singleton", event = "lock.acquired", lock = %self.lock.name, fence, "the singleton starts");
+                    tracing::info!(target: "bus::singleton", event = "lock.acquired", lock = %self.lock.id, name = %self.lock.name, fence, "the singleton starts");
                 }
+                self.leave_note(owner, fence);
+                self.told_standby = false;
                 self.term.0 = Some(term.clone());
                 if self.starts.send(term).is_err() {
                     // The candidate has just gone, and nothing was started.
@@ -254,15 +259,15 @@ impl Hold {
             }
             Action::Extend { run, deadlines } => self.with_term(run, |term| term.extend(deadlines)),
             Action::Doubt { run, doubt } => {
-                tracing::warn!(target: "bus::singleton", lock = %self.lock.name, ?doubt, "the singleton takes in nothing until its lock is confirmed");
+                tracing::warn!(target: "bus::singleton", lock = %self.lock.id, name = %self.lock.name, ?doubt, "the singleton takes in nothing until its lock is confirmed");
                 self.with_term(run, Term::close_intake);
             }
             Action::Lose { run, cause } => {
-                tracing::error!(target: "bus::singleton", event = "lock.lost", lock = %self.lock.name, fence = self.fence(), ?cause, "the singleton has lost its lock");
+                tracing::error!(target: "bus::singleton", event = "lock.lost", lock = %self.lock.id, name = %self.lock.name, fence = self.fence(), ?cause, "the singleton has lost its lock");
                 self.with_term(run, Term::lose);
             }
             Action::Cut { run } => {
-                tracing::warn!(target: "bus::singleton", lock = %self.lock.name, "the singleton's handlers are dropped");
+                tracing::warn!(target: "bus::singleton", lock = %self.lock.id, name = %self.lock.name, "the singleton's handlers are dropped");
                 self.with_term(run, Term::cut_now);
             }
             Action::Overrun { run } => self.overrun(run),
@@ -293,7 +298,7 @@ impl Hold {
     fn ask(&mut self, unknown: Event, request: impl Future<Output = Result<Answer>> + Send + 'static) {
         let answers = self.answers.0.clone();
         let limit = self.lock.timing.lock_lease() / 2;
-        let lock = self.lock.name.clone();
+        let lock = self.lock.id.clone();
         self.requests.spawn(async move {
             let request = AssertUnwindSafe(request).catch_unwind();
             let answer = match tokio::time::timeout(limit, request).await {
@@ -330,6 +335,28 @@ impl Hold {
         });
     }
 
+    /// Has the lock say who holds it. Nothing depends on it.
+    fn leave_note(&mut self, owner: Owner, fence: u64) {
+        if self.lock.note.is_empty() {
+            return;
+        }
+        let Some(lease) = self.lease(*owner.as_uuid(), fence) else { return };
+        let (note, lock) = (self.lock.note.clone(), self.lock.id.clone());
+        self.requests.spawn(async move {
+            if let Err(error) = lease.note(note).await {
+                tracing::debug!(target: "bus::singleton", %lock, %error, "the lock does not say who holds it");
+            }
+        });
+    }
+
+    /// Says once, after each term and at the beginning, that somebody else holds the lock.
+    fn remark(&mut self, event: &Event) {
+        if matches!(event, Event::HeldElsewhere { .. }) && !self.told_standby {
+            self.told_standby = true;
+            tracing::info!(target: "bus::singleton", event = "lock.standby", lock = %self.lock.id, name = %self.lock.name, "standing by: the lock is held elsewhere");
+        }
+    }
+
     fn lease(&self, owner: Uuid, fence: u64) -> Option<Arc<dyn Lease>> {
         self.leases
             .iter()
@@ -361,7 +388,7 @@ impl Hold {
             Fence::new(fence),
             self.lock.timing.lock_lease(),
         );
-        let (fencing, name) = (Arc::clone(fencing), self.lock.name.clone());
+        let (fencing, name) = (Arc::clone(fencing), self.lock.id.clone());
         self.ask(Event::FenceUnknown { ticket }, async move {
             let event = match fencing.raise(claim).await? {
                 Raised::Raised => Event::FenceRaised { ticket },
@@ -391,8 +418,8 @@ impl Hold {
     }
 
     fn overrun(&self, run: RunId) {
-        let lock = &self.lock.name;
-        tracing::error!(target: "bus::singleton", %lock, run = run.0, "the singleton was cut and does not end; its late writes will be refused");
+        let lock = &self.lock.id;
+        tracing::error!(target: "bus::singleton", %lock, name = %self.lock.name, run = run.0, "the singleton was cut and does not end; its late writes will be refused");
         if self.lock.on_overrun == OnOverrun::Exit {
             tracing::error!(target: "bus::singleton", %lock, "the process ends, before another one starts the singleton");
             std::process::exit(OVERRUN_EXIT_CODE);
@@ -400,7 +427,7 @@ impl Hold {
     }
 
     fn tell(&self, notice: Notice) {
-        let lock = &self.lock.name;
+        let lock = &self.lock.id;
         match notice {
             Notice::Won { fence } => {
                 tracing::debug!(target: "bus::singleton", %lock, fence, "the lock is won")

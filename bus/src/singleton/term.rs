@@ -230,7 +230,8 @@ impl Term {
     }
 
     /// Runs blocking work on a thread where it may block, and keeps the term's end waiting for it: dropping the
-    /// returned future does not stop such work, and a successor must not start beside it.
+    /// returned future does not stop such work, and a successor must not start beside it. Send through the bus from the
+    /// handler, not from within `work`: what is sent there is not known to be this term's.
     ///
     /// # Errors
     ///

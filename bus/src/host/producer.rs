@@ -1,0 +1,50 @@
+//! Transports without processors, for programs that only send.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::builder::HostBuilder;
+use super::start::{self, Transports};
+use super::wiring;
+use crate::contract::{Inspect, OpenOptions};
+use crate::error::Result;
+use crate::sender::Bus;
+
+/// Transports connected for sending alone.
+pub struct Producer {
+    bus: Bus,
+    transports: Transports,
+}
+
+impl Producer {
+    pub(super) async fn connect(builder: HostBuilder) -> Result<Self> {
+        let (sources, clock) = wiring::transports_alone(builder)?;
+        let transports = start::open_transports(&sources, &OpenOptions::new(clock.clone())).await?;
+        Ok(Producer { bus: Bus::over(&transports, clock), transports })
+    }
+
+    /// Sends.
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Looks into the store of a transport: depths, dead letters.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownTransport`], or [`ErrorKind::Unsupported`] if that store cannot be looked into.
+    pub fn inspect(&self, transport: &str) -> Result<Arc<dyn Inspect>> {
+        start::inspect(&self.transports, transport)
+    }
+
+    /// Lets go of the stores. What has been answered is stored; what is sent afterwards is refused.
+    pub async fn close(self) {
+        self.bus.close();
+        start::close_transports(&self.transports).await;
+    }
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer").field("transports", &self.transports.keys()).finish_non_exhaustive()
+    }
+}
