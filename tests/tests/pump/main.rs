@@ -3,6 +3,7 @@
 mod harness;
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -27,6 +28,21 @@ impl Runs {
         *count
     }
 
+    /// A handler that takes this long and succeeds.
+    fn completing_after(
+        &self,
+        time: Duration,
+    ) -> impl Fn(Delivery) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send + Sync + 'static {
+        let runs = self.clone();
+        move |delivery| {
+            runs.count(&delivery);
+            Box::pin(async move {
+                tokio::time::sleep(time).await;
+                Verdict::Complete
+            })
+        }
+    }
+
     fn all(&self) -> Vec<usize> {
         self.0.lock().values().copied().collect()
     }
@@ -37,13 +53,7 @@ async fn every_message_is_run_once_and_settled() {
     let store = Store::fresh().await;
     store.send(1000).await;
     let runs = Runs::default();
-    let seen = runs.clone();
-    let pump = Setup::new(16, 64)
-        .start(&store, move |delivery| {
-            seen.count(&delivery);
-            async { Verdict::Complete }
-        })
-        .await;
+    let pump = Setup::new(16, 64).start(&store, runs.completing_after(Duration::ZERO)).await;
     store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
     assert_eq!(pump.stop().await, PumpEnd::Clean);
     assert_eq!(runs.all(), vec![1; 1000]);
@@ -115,16 +125,9 @@ async fn a_long_run_keeps_its_claim() {
     let store = Store::fresh().await;
     store.send(1).await;
     let runs = Runs::default();
-    let seen = runs.clone();
     let pump = Setup::new(4, 0)
         .lease(Duration::from_secs(1))
-        .start(&store, move |delivery| {
-            seen.count(&delivery);
-            async {
-                tokio::time::sleep(Duration::from_secs(30)).await;
-                Verdict::Complete
-            }
-        })
+        .start(&store, runs.completing_after(Duration::from_secs(30)))
         .await;
     store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
     assert_eq!(runs.all(), [1]);
@@ -137,16 +140,9 @@ async fn what_is_prefetched_keeps_its_claim() {
     let store = Store::fresh().await;
     store.send(10).await;
     let runs = Runs::default();
-    let seen = runs.clone();
     let pump = Setup::new(1, 20)
         .lease(Duration::from_secs(1))
-        .start(&store, move |delivery| {
-            seen.count(&delivery);
-            async {
-                tokio::time::sleep(Duration::from_secs(5)).await;
-                Verdict::Complete
-            }
-        })
+        .start(&store, runs.completing_after(Duration::from_secs(5)))
         .await;
     store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
     assert_eq!(runs.all(), vec![1; 10]);
@@ -354,13 +350,9 @@ async fn a_verdict_that_could_not_be_stored_is_stored_later_and_nothing_runs_twi
     let faulty = Arc::new(Faulty::new(store.consumer(Duration::from_secs(30)).await));
     faulty.settles.store(7, SeqCst);
     let runs = Runs::default();
-    let seen = runs.clone();
     let pump = Setup::new(2, 2)
         .consumer(Arc::clone(&faulty) as _)
-        .start(&store, move |delivery| {
-            seen.count(&delivery);
-            async { Verdict::Complete }
-        })
+        .start(&store, runs.completing_after(Duration::ZERO))
         .await;
     store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
     assert_eq!(runs.all(), vec![1; 10]);
