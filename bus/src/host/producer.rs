@@ -31,7 +31,8 @@ impl Producer {
     /// Looks into the store of a transport: depths, dead letters.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownTransport`], or [`ErrorKind::Unsupported`] if that store cannot be looked into.
+    /// [`ErrorKind::UnknownTransport`](crate::ErrorKind::UnknownTransport), or
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if that store cannot be looked into.
     pub fn inspect(&self, transport: &str) -> Result<Arc<dyn Inspect>> {
         start::inspect(&self.transports, transport)
     }
