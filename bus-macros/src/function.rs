@@ -25,16 +25,35 @@ pub(crate) enum Returns {
     Type(Box<Type>),
 }
 
+/// What a function is to be, as errors put it.
+pub(crate) struct Role {
+    /// `#[processor]`
+    pub(crate) attribute: &'static str,
+    /// `a processor`
+    pub(crate) noun: &'static str,
+    /// What follows after "move it out of the `impl`".
+    pub(crate) instead_of_self: &'static str,
+}
+
+pub(crate) const PROCESSOR: Role = Role {
+    attribute: "#[processor]",
+    noun: "a processor",
+    instead_of_self: " and take what it needs as `Dep<T>`",
+};
+pub(crate) const PROVIDER: Role =
+    Role { attribute: "#[provide]", noun: "a provider", instead_of_self: PROCESSOR.instead_of_self };
+pub(crate) const TEST: Role = Role { attribute: "#[bus::test]", noun: "a test", instead_of_self: "" };
+
 impl Function {
-    /// Reads the item; `attribute` (`#[processor]`) and `noun` (`a processor`) are for the errors.
-    pub(crate) fn read(item: TokenStream, attribute: &str, noun: &str) -> Result<Self, Error> {
+    /// Reads the item.
+    pub(crate) fn read(item: TokenStream, role: &Role) -> Result<Self, Error> {
         let function: ItemFn = syn::parse2(item.clone()).map_err(|_| {
-            Error::custom(format!("{attribute} stands on a free function, and this is none"))
+            Error::custom(format!("`{}` stands on a free function, and this is none", role.attribute))
                 .with_span(&first(&item))
         })?;
         let mut errors = Error::accumulator();
-        refuse_modifiers(&function, noun, &mut errors);
-        let arguments = arguments(&function, noun, &mut errors);
+        refuse_modifiers(&function, role, &mut errors);
+        let arguments = arguments(&function, role.noun, &mut errors);
         errors.finish()?;
         Ok(Function {
             name: function.sig.ident,
@@ -62,8 +81,8 @@ fn first(item: &TokenStream) -> TokenStream {
     item.clone().into_iter().take(1).collect()
 }
 
-fn refuse_modifiers(function: &ItemFn, noun: &str, errors: &mut Accumulator) {
-    let sig = &function.sig;
+fn refuse_modifiers(function: &ItemFn, role: &Role, errors: &mut Accumulator) {
+    let (sig, noun) = (&function.sig, role.noun);
     if !sig.generics.params.is_empty() || sig.generics.where_clause.is_some() {
         let at: TokenStream = match sig.generics.params.is_empty() {
             true => sig.generics.where_clause.to_token_stream(),
@@ -84,7 +103,8 @@ fn refuse_modifiers(function: &ItemFn, noun: &str, errors: &mut Accumulator) {
     if matches!(&sig.inputs.first(), Some(FnArg::Receiver(_))) {
         errors.push(
             Error::custom(format!(
-                "{noun} is a free function: move it out of the `impl` and take what it needs as `Dep<T>`"
+                "{noun} is a free function: move it out of the `impl`{}",
+                role.instead_of_self
             ))
             .with_span(&sig.inputs[0]),
         );
@@ -135,6 +155,7 @@ pub(crate) fn about(krate: &syn::Path, name: &Ident) -> TokenStream {
     let text = name.to_string();
     let text = text.trim_start_matches("r#");
     quote!(#krate::__private::About::new(
+        &#name,
         #text,
         #krate::__private::module_path!(),
         #krate::__private::file!(),

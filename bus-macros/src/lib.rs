@@ -16,6 +16,7 @@ mod processor;
 mod provide;
 mod settings;
 mod spanned;
+mod test;
 mod value;
 
 use proc_macro::TokenStream;
@@ -106,6 +107,7 @@ pub fn settings(item: TokenStream) -> TokenStream {
 /// | `settings = Type` | a settings type; `Default` is `bus::settings::Default`, also in `AsSingleton<Default>` |
 /// | `max_concurrent_calls = 8`, … | each key of `#[settings(…)]`, instead of what the type says |
 /// | `order = "strict"` | for singletons: hold the queue back while a message waits for its retry; else `"relaxed"` |
+/// | `before_dead_letter = f` | what is called before a message is dead-lettered: `async fn f(letter: DeadLettering<Message>, …)`, with further arguments as a processor has them; see `bus::processor::DeadLettering` |
 /// | `crate = path` | where `bus` is found, for crates that re-export it |
 #[proc_macro_attribute]
 pub fn processor(attribute: TokenStream, item: TokenStream) -> TokenStream {
@@ -140,4 +142,33 @@ pub fn processor(attribute: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn provide(attribute: TokenStream, item: TokenStream) -> TokenStream {
     provide::attribute(attribute.into(), item.into()).into()
+}
+
+/// Makes an `async fn` a test in virtual time: Rust's `#[test]` with a runtime of one thread whose clock is paused.
+///
+/// ```
+/// use bus::prelude::*;
+/// use bus::testing::*;
+/// # #[derive(Serialize, Deserialize, Command)] #[command(queue = "rebuild-cache")] struct RebuildCache;
+/// # #[processor] async fn rebuild_cache(_message: RebuildCache) {}
+///
+/// #[bus::test]
+/// async fn caches_are_rebuilt(host: TestHost) -> Result<()> {
+///     host.bus().send(RebuildCache).delay(3.days()).await?;
+///     host.advance(3.days()).await;
+///     assert_eq!(host.completed::<RebuildCache>().len(), 1);
+///     Ok(())
+/// }
+/// # fn main() {}
+/// ```
+///
+/// The test takes nothing, or a `TestHost` of all processors of the binary, and returns `()` or `Result<(), E>`.
+/// `#[ignore]` and `#[should_panic]` work as they do with `#[test]`.
+///
+/// | key | |
+/// |---|---|
+/// | `crate = path` | where `bus` is found, for crates that re-export it |
+#[proc_macro_attribute]
+pub fn test(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    test::attribute(attribute.into(), item.into()).into()
 }

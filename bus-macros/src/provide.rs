@@ -6,7 +6,9 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Path, Type};
 
-use crate::function::{Function, Returns, about, argument_names, at_name, chain, extractors, with_errors};
+use crate::function::{
+    Function, PROVIDER, Returns, about, argument_names, at_name, chain, extractors, with_errors,
+};
 use crate::value::ident;
 use crate::{attribute, krate, spanned};
 
@@ -51,7 +53,7 @@ fn read(attribute: TokenStream, item: TokenStream) -> Result<Provider, Error> {
 }
 
 fn function(item: TokenStream) -> Result<(Function, Type), Error> {
-    let function = Function::read(item, "`#[provide]`", "a provider")?;
+    let function = Function::read(item, &PROVIDER)?;
     match &function.returns {
         Returns::Type(ty) => {
             let product = (**ty).clone();

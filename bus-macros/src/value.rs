@@ -156,6 +156,7 @@ pub(crate) struct Tuned {
     dead_letter_delivery_limit: Option<Count>,
     lease: Option<Time>,
     retry: Option<Retry>,
+    retention: Option<Time>,
 }
 
 /// One key that has been given, ready to be written out.
@@ -187,6 +188,7 @@ impl Tuned {
         let limit = self.dead_letter_delivery_limit.as_ref();
         let lease = self.lease.as_ref();
         let retry = self.retry.as_ref();
+        let retention = self.retention.as_ref();
         [
             calls.map(|count| count.key(krate, MAX_CONCURRENT_CALLS, "usize", "why_invalid_calls")),
             prefetch.map(|count| count.key(krate, PREFETCH_COUNT, "usize", "why_invalid_prefetch")),
@@ -194,6 +196,7 @@ impl Tuned {
             limit.map(|count| count.key(krate, DEAD_LETTER_DELIVERY_LIMIT, "u32", "why_invalid_limit")),
             lease.map(|time| time.key(krate, LEASE, "why_invalid_lease")),
             retry.map(|retry| retry.key(krate)),
+            retention.map(|time| time.key(krate, RETENTION, "why_invalid_retention")),
         ]
         .into_iter()
         .flatten()
@@ -210,15 +213,17 @@ const DEAD_LETTER_DELIVERY_LIMIT: Setting =
     ("dead_letter_delivery_limit", "DEAD_LETTER_DELIVERY_LIMIT", "DeadLetterDeliveryLimit");
 const LEASE: Setting = ("lease", "LEASE", "Lease");
 const RETRY: Setting = ("retry", "RETRY", "Retry");
+const RETENTION: Setting = ("retention", "RETENTION", "Retention");
 
 /// All settings, as `Setting`'s variants.
-pub(crate) const SETTINGS: [&str; 6] = [
+pub(crate) const SETTINGS: [&str; 7] = [
     MAX_CONCURRENT_CALLS.2,
     PREFETCH_COUNT.2,
     MESSAGE_LOCK_TIMEOUT.2,
     DEAD_LETTER_DELIVERY_LIMIT.2,
     LEASE.2,
     RETRY.2,
+    RETENTION.2,
 ];
 
 impl Count {

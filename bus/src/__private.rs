@@ -19,5 +19,7 @@ pub use crate::processor::{About, Plain, Processor, Provider, Singleton, Tuning}
 pub use crate::registry::{Entry, Expected, Registration};
 pub use crate::settings::{
     Default, Order, Retry, Setting, Settings, Tuned, duration, why_invalid_calls, why_invalid_lease,
-    why_invalid_limit, why_invalid_prefetch, why_invalid_timeout,
+    why_invalid_limit, why_invalid_prefetch, why_invalid_retention, why_invalid_timeout,
 };
+#[cfg(feature = "testing")]
+pub use crate::testing::run::{run, run_with_host};

@@ -84,6 +84,28 @@ impl Directive {
     }
 }
 
+/// How many causes of an error are kept in words. A chain may have no end.
+const MOST_CAUSES: usize = 64;
+
+/// What an error has said, and those that caused it.
+#[derive(Debug)]
+struct Words {
+    text: String,
+    next: Option<Arc<Words>>,
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl StdError for Words {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.next.as_deref().map(|next| next as &(dyn StdError + 'static))
+    }
+}
+
 /// Anything that can go wrong in `bus`.
 #[derive(Clone)]
 pub struct Error {
@@ -174,6 +196,18 @@ impl Error {
         text
     }
 
+    /// The same error with its causes as text. A cause of the user's own may panic when it is shown or dropped: whoever
+    /// calls this catches that, and nobody else meets with it.
+    pub(crate) fn in_words(mut self) -> Self {
+        let causes = std::iter::successors(self.source(), |e| (*e).source());
+        let texts: Vec<_> = causes.take(MOST_CAUSES).map(ToString::to_string).collect();
+        let words = texts.into_iter().rev().fold(None, |next, text| Some(Arc::new(Words { text, next })));
+        if let Some(words) = words {
+            Arc::make_mut(&mut self.inner).source = Some(words);
+        }
+        self
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
@@ -245,6 +279,17 @@ mod tests {
         let error = Wrapper(Error::dead_letter("no such tenant"));
         assert_eq!(Directive::find(&error), Some(&Directive::DeadLetter("no such tenant".into())));
         assert_eq!(Directive::find(&Error::new(ErrorKind::Handler, "plain")), None);
+    }
+
+    #[test]
+    fn in_words_an_error_says_the_same() {
+        let middle =
+            Wrapper(Error::new(ErrorKind::Timeout, "late").caused_by(std::io::Error::other("asleep")));
+        let error = Error::new(ErrorKind::Handler, "it failed").with("queue", "q").caused_by(middle);
+        let words = error.clone().in_words();
+        assert_eq!(words.kind(), error.kind());
+        assert_eq!((words.with_causes(), format!("{words:?}")), (error.with_causes(), format!("{error:?}")));
+        assert!(words.source().is_some_and(|source| source.downcast_ref::<Wrapper>().is_none()));
     }
 
     #[test]

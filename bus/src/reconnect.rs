@@ -1,6 +1,6 @@
-//! How long to wait before trying again.
+//! How long to wait before trying again, and how often to say so.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Pauses that double up to a longest one, each with jitter, so that many that failed together do not return together.
 #[derive(Clone, Debug)]
@@ -33,6 +33,38 @@ impl Backoff {
     }
 }
 
+/// How often an outage that goes on is told again.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// A time in which something cannot be reached: told when it begins, and once a minute, since whoever looks for a reason
+/// looks at the last few minutes.
+#[derive(Debug)]
+pub struct Outage {
+    began: Instant,
+    told: Option<Instant>,
+}
+
+impl Outage {
+    /// It begins now.
+    pub fn begin() -> Self {
+        Outage { began: Instant::now(), told: None }
+    }
+
+    /// How long it has been going on.
+    pub fn length(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether a try that failed now is to be told of; the caller does so then.
+    pub fn is_due(&mut self) -> bool {
+        let is_due = self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+        if is_due {
+            self.told = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +78,14 @@ mod tests {
         assert!(pauses[39] >= longest / 2 && pauses[39] <= longest);
         backoff.reset();
         assert!(backoff.next() <= first);
+    }
+
+    #[test]
+    fn an_outage_is_told_at_once_and_again_after_a_minute() {
+        let mut outage = Outage::begin();
+        assert!(outage.is_due());
+        assert!(!outage.is_due());
+        outage.told = outage.told.and_then(|told| told.checked_sub(TOLD_EVERY));
+        assert_eq!((outage.is_due(), outage.is_due()), (true, false));
     }
 }

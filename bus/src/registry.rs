@@ -161,13 +161,45 @@ fn entries() -> impl Iterator<Item = Entry> {
 /// Everything that is wrong with how `processors`, this binary's providers and `provided` (the values given in code) fit
 /// together, as far as no transport is needed to see it. Sorted by place.
 pub fn check(processors: &[Processor], provided: &Values) -> Vec<Problem> {
-    check_all(&Wiring { processors, providers: &providers(), expected: &expected(), provided })
+    check_with(processors, &providers(), provided)
+}
+
+/// [`check`], where only these of the binary's providers are used.
+pub(crate) fn check_with(
+    processors: &[Processor],
+    providers: &[Provider],
+    provided: &Values,
+) -> Vec<Problem> {
+    let crates = crates_of(&self::processors());
+    check_all(&Wiring { processors, providers, crates, expected: &expected(), provided })
+}
+
+/// Those of `providers` that `processors` need, directly or through one another, beyond what is given by hand.
+pub(crate) fn needed(processors: &[Processor], providers: Vec<Provider>, provided: &Values) -> Vec<Provider> {
+    let mut wanted: Vec<TypeId> = processors.iter().flat_map(|p| &p.requires).map(|need| need.id).collect();
+    let mut needed = BTreeSet::new();
+    while let Some(id) = wanted.pop() {
+        for (i, provider) in providers.iter().enumerate().filter(|(_, p)| p.provides.id == id) {
+            let given = !provider.provides.scoped && provided.contains(id);
+            if !given && needed.insert(i) {
+                wanted.extend(provider.requires.iter().map(|need| need.id));
+            }
+        }
+    }
+    providers.into_iter().enumerate().filter(|(i, _)| needed.contains(i)).map(|(_, p)| p).collect()
+}
+
+/// The crates that these are in.
+fn crates_of(processors: &[Processor]) -> BTreeSet<&'static str> {
+    processors.iter().map(|processor| processor.krate).collect()
 }
 
 /// What is checked.
 struct Wiring<'w> {
     processors: &'w [Processor],
     providers: &'w [Provider],
+    /// The crates that have a processor in this binary, be it one that is not among `processors`.
+    crates: BTreeSet<&'static str>,
     expected: &'w BTreeSet<Expected>,
     provided: &'w Values,
 }
@@ -365,7 +397,7 @@ fn circle(members: &[usize], providers: &[Provider]) -> Problem {
 fn silent_crates(wiring: &Wiring<'_>, problems: &mut Vec<Problem>) {
     for expected in wiring.expected {
         let name = expected.krate.replace('-', "_");
-        if wiring.processors.iter().any(|p| p.krate == name) {
+        if wiring.crates.contains(name.as_str()) {
             continue;
         }
         let text = format!(
@@ -378,7 +410,8 @@ fn silent_crates(wiring: &Wiring<'_>, problems: &mut Vec<Problem>) {
 }
 
 fn no_processors(wiring: &Wiring<'_>, problems: &mut Vec<Problem>) {
-    if wiring.processors.is_empty() {
+    // That a host leaves them out is the host's to judge.
+    if wiring.processors.is_empty() && wiring.crates.is_empty() {
         problems.push(Problem::new(
             "this binary has no processors. A crate that is named nowhere in the source is not linked, and its handlers \
              vanish silently: write `use my_handlers as _;` in `main.rs`, or `bus::handlers!(my_handlers);`",

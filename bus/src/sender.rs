@@ -4,18 +4,19 @@
 //! what a singleton sends is refused once its term is over, also where the handle was not the handler's own argument
 //! but is held by some service that the handler calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, Timestamp};
-use crate::contract::{BoxFuture, Due, FenceGuard, Outgoing, Placed, Transport};
+use crate::contract::{BoxFuture, Due, FenceGuard, Outgoing, Placed, SqlExecutor, Transport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Command, Envelope, Event, Headers, Message, MessageId, Name, Target, TraceParent};
 use crate::singleton::Term;
@@ -44,7 +45,8 @@ pub struct Bus {
 }
 
 struct Inner {
-    routes: BTreeMap<String, Route>,
+    /// One is set when its transport has been reached.
+    routes: BTreeMap<String, OnceLock<Route>>,
     clock: Clock,
     closed: AtomicBool,
 }
@@ -53,24 +55,69 @@ struct Inner {
 struct Route {
     sender: Arc<dyn crate::contract::Sender>,
     delay: Option<Arc<dyn crate::contract::Delay>>,
+    enqueue: Option<Arc<dyn crate::contract::Enqueue>>,
     fences: bool,
     max_body: usize,
+    /// The topics that have been published to.
+    topics: RwLock<BTreeSet<Name>>,
+}
+
+impl Route {
+    fn over(transport: &dyn Transport) -> Self {
+        let capabilities = transport.capabilities();
+        Route {
+            sender: transport.sender(),
+            delay: capabilities.delay,
+            enqueue: capabilities.enqueue,
+            fences: capabilities.fencing.is_some(),
+            max_body: transport.guarantees().max_body,
+            topics: RwLock::default(),
+        }
+    }
+
+    /// Takes note of where something is sent.
+    fn note(&self, target: &Target) {
+        if let Target::Topic(topic) = target
+            && !self.topics.read().contains(topic)
+        {
+            self.topics.write().insert(topic.clone());
+        }
+    }
+
+    /// A singleton's guard, where it is this transport's store that has the singleton's fence.
+    fn guard(&self, transport: &str, run: Option<SingletonRun>) -> Option<FenceGuard> {
+        run.filter(|run| self.fences && run.transport == transport).map(|run| run.guard)
+    }
 }
 
 impl Bus {
     /// A handle over the transports of these names.
     pub(crate) fn over(transports: &BTreeMap<String, Arc<dyn Transport>>, clock: Clock) -> Self {
-        let routes = transports.iter().map(|(name, transport)| {
-            let capabilities = transport.capabilities();
-            let route = Route {
-                sender: transport.sender(),
-                delay: capabilities.delay,
-                fences: capabilities.fencing.is_some(),
-                max_body: transport.guarantees().max_body,
-            };
-            (name.clone(), route)
-        });
-        Bus { inner: Arc::new(Inner { routes: routes.collect(), clock, closed: AtomicBool::new(false) }) }
+        let bus = Bus::awaiting(transports.keys().cloned(), clock);
+        for (name, transport) in transports {
+            bus.reached(name, transport);
+        }
+        bus
+    }
+
+    /// A handle over transports of these names, of which none has been reached yet.
+    pub(crate) fn awaiting(names: impl IntoIterator<Item = String>, clock: Clock) -> Self {
+        let routes = names.into_iter().map(|name| (name, OnceLock::new())).collect();
+        Bus { inner: Arc::new(Inner { routes, clock, closed: AtomicBool::new(false) }) }
+    }
+
+    /// Sends to this transport from now on.
+    pub(crate) fn reached(&self, name: &str, transport: &Arc<dyn Transport>) {
+        if let Some(route) = self.inner.routes.get(name) {
+            // Each is reached once.
+            let _ = route.set(Route::over(&**transport));
+        }
+    }
+
+    /// The topics of this transport that have been published to.
+    pub(crate) fn published(&self, transport: &str) -> BTreeSet<Name> {
+        let route = self.inner.routes.get(transport).and_then(OnceLock::get);
+        route.map(|route| route.topics.read().clone()).unwrap_or_default()
     }
 
     /// Refuses whatever is sent from now on.
@@ -83,9 +130,67 @@ impl Bus {
         Dispatch::new(self, C::TRANSPORT, || Name::new(C::QUEUE).map(Target::Queue), &command)
     }
 
-    /// Publishes an event to each subscription of its topic; where there is none, it is forgotten.
+    /// Publishes an event to each subscription of its topic; where there is none, it is forgotten. Which there are is
+    /// shown by [`Inspect::endpoints`](crate::contract::Inspect::endpoints), and by `depths` of the command line tool.
     pub fn publish<E: Event>(&self, event: E) -> Dispatch<'_> {
         Dispatch::new(self, E::TRANSPORT, || Name::new(E::TOPIC).map(Target::Topic), &event)
+    }
+
+    /// Sends a command within a transaction of yours on the message store's own database: it is sent if and only if you
+    /// commit that. Any value that can run a statement in the transaction will do, see
+    /// [`SqlExecutor`]. Answers the message's id.
+    ///
+    /// ```
+    /// # #[cfg(feature = "postgres")] {
+    /// # use bus::prelude::*;
+    /// # use bus::backend::postgres::tokio_postgres;
+    /// # #[derive(Serialize, Deserialize, Command)]
+    /// # #[command(queue = "ship-order")]
+    /// # struct ShipOrder { order: i64 }
+    /// async fn place_order(bus: &Bus, client: &mut tokio_postgres::Client, order: i64) -> bus::Result<(), Box<dyn std::error::Error>> {
+    ///     let mut transaction = client.transaction().await?;
+    ///     transaction.execute("INSERT INTO orders (id) VALUES ($1)", &[&order]).await?;
+    ///     bus.send_in(&mut transaction, ShipOrder { order }).await?;
+    ///     transaction.commit().await?;
+    ///     Ok(())
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if the store takes no transactions from outside; else as a send, or what the database
+    /// answered: then the transaction can only be rolled back.
+    pub async fn send_in<C: Command>(
+        &self,
+        transaction: &mut impl SqlExecutor,
+        command: C,
+    ) -> Result<MessageId> {
+        self.enqueue(transaction, self.send(command)).await
+    }
+
+    /// Publishes an event within a transaction of yours, as [`send_in`](Bus::send_in) sends a command.
+    ///
+    /// # Errors
+    /// As of [`send_in`](Bus::send_in).
+    pub async fn publish_in<E: Event>(
+        &self,
+        transaction: &mut impl SqlExecutor,
+        event: E,
+    ) -> Result<MessageId> {
+        self.enqueue(transaction, self.publish(event)).await
+    }
+
+    async fn enqueue(&self, transaction: &mut impl SqlExecutor, dispatch: Dispatch<'_>) -> Result<MessageId> {
+        let transport = dispatch.transport;
+        let enqueue = self.route(transport)?.enqueue.clone().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                format!("the store of the transport {transport:?} takes no messages in a transaction of yours: send them after it was committed"),
+            )
+        })?;
+        let outgoing = dispatch.prepare()?;
+        enqueue.enqueue(transaction, &outgoing).await?;
+        Ok(outgoing.envelope.id)
     }
 
     /// Sends many commands of one type in one batch, each answered for, in order.
@@ -106,9 +211,10 @@ impl Bus {
     /// As the store's; [`ErrorKind::Unsupported`] if the transport has no delays; [`ErrorKind::TermLost`] in a singleton
     /// whose term is over.
     pub async fn cancel(&self, sent: &Sent) -> Result<bool> {
-        Run::check_term()?;
-        let delay = self.route(&sent.transport)?.delay.as_ref().ok_or_else(|| no_delays(&sent.transport))?;
-        delay.cancel(&sent.placed).await
+        let route = self.route(&sent.transport)?;
+        let delay = route.delay.as_ref().ok_or_else(|| no_delays(&sent.transport))?;
+        let guard = route.guard(&sent.transport, Run::singleton()?);
+        delay.cancel(&sent.placed, guard.as_ref()).await
     }
 
     async fn dispatch_all(&self, transport: &str, dispatches: Vec<Dispatch<'_>>) -> Vec<Result<Sent>> {
@@ -151,11 +257,17 @@ impl Bus {
                 "the host has been stopped: nothing can be sent any more",
             ));
         }
-        self.inner.routes.get(transport).ok_or_else(|| {
+        let route = self.inner.routes.get(transport).ok_or_else(|| {
             let known = self.inner.routes.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             Error::new(
                 ErrorKind::UnknownTransport,
                 format!("there is no transport {transport:?}; the configuration has {known}. Add it under [transports]"),
+            )
+        })?;
+        route.get().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("the store of the transport {transport:?} has not been reached since the host was started: nothing was sent"),
             )
         })
     }
@@ -241,7 +353,8 @@ impl<'b> Dispatch<'b> {
         self
     }
 
-    /// Adds a header. Names that begin with `bus-` are the bus's own and refused.
+    /// Adds a header: any text by any name, 32 KiB of headers in all ([`Headers::MAX_BYTES`]). An empty name, one that
+    /// begins with `bus-` and `content-type`, which are the bus's own, are refused.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(name, value);
         self
@@ -256,32 +369,32 @@ impl<'b> Dispatch<'b> {
     /// Everything that can be refused without asking the store.
     fn prepare(self) -> Result<Outgoing> {
         let route = self.bus.route(self.transport)?;
-        if let Some((name, _)) = self.headers.iter().find(|(name, _)| name.starts_with("bus-")) {
-            return Err(Error::new(
-                ErrorKind::InvalidInput,
-                format!("the header {name:?} is the bus's own: choose a name that does not begin with bus-"),
-            ));
+        for (name, _) in self.headers.iter() {
+            let why = match name {
+                "" => "a header needs a name",
+                Headers::CONTENT_TYPE => "it says how the body is encoded: set the message's CONTENT_TYPE",
+                _ if name.starts_with("bus-") => {
+                    "it is the bus's own: choose a name that does not begin with bus-"
+                }
+                _ => continue,
+            };
+            return Err(Error::new(ErrorKind::InvalidInput, format!("the header {name:?}: {why}")));
         }
         if self.due.is_some() && route.delay.is_none() {
             return Err(no_delays(self.transport));
         }
-        let body = self.body?;
-        if body.len() > route.max_body {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!("the message has {} bytes, the transport takes {}", body.len(), route.max_body),
-            )
-            .with("type", self.message_type));
-        }
-        let mut envelope = Envelope::new(self.message_type, body, self.bus.inner.clock.wall());
+        let mut envelope = Envelope::new(self.message_type, self.body?, self.bus.inner.clock.wall());
         envelope.id = self.id.unwrap_or(envelope.id);
         envelope.headers = self.headers;
         envelope.time_to_live = self.time_to_live;
         if self.content_type != "application/json" {
-            envelope.headers.insert("content-type", self.content_type);
+            envelope.headers.insert(Headers::CONTENT_TYPE, self.content_type);
         }
-        let guard = Run::apply(&mut envelope.headers, self.transport, route.fences)?;
-        Ok(Outgoing::new(self.target?, envelope).due(self.due).guarded(guard))
+        let guard = route.guard(self.transport, Run::apply(&mut envelope.headers)?);
+        let outgoing = Outgoing::new(self.target?, envelope).due(self.due).guarded(guard);
+        outgoing.check_size(route.max_body).map_err(|error| error.with("transport", self.transport))?;
+        route.note(&outgoing.target);
+        Ok(outgoing)
     }
 }
 
@@ -349,24 +462,42 @@ impl Run {
         RUN.scope(self, work).await
     }
 
-    /// Refuses what a singleton must not do any more.
-    fn check_term() -> Result<()> {
-        RUN.try_with(|run| run.singleton.as_ref().map_or(Ok(()), |singleton| singleton.term.check()))
-            .unwrap_or(Ok(()))
+    /// The singleton's run that this is, if it is one. What it does at another store than its own, or at one that cannot
+    /// fence, is guarded by this alone: that its term goes on, by the clock.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TermLost`] if its term is over.
+    fn singleton() -> Result<Option<SingletonRun>> {
+        let singleton = RUN.try_with(|run| run.singleton.clone()).ok().flatten();
+        singleton.map(|singleton| singleton.term.check().map(|()| singleton)).transpose()
     }
 
-    /// Adds to `headers` what the current run demands, and answers the guard for a send to `transport`.
-    ///
-    /// A send to another store than the singleton's own, or to one that cannot fence, is guarded by the term's clock.
-    fn apply(headers: &mut Headers, transport: &str, fences: bool) -> Result<Option<FenceGuard>> {
-        let run = RUN.try_with(Run::clone).ok();
+    /// Adds to `headers` what the current run demands, and answers the singleton's run that it is, if it is one.
+    fn apply(headers: &mut Headers) -> Result<Option<SingletonRun>> {
         if headers.get(Headers::TRACEPARENT).is_none() {
-            let trace = run.as_ref().map_or_else(TraceParent::root, |run| run.trace);
+            let trace = RUN.try_with(|run| run.trace).unwrap_or_else(|_| TraceParent::root());
             headers.insert(Headers::TRACEPARENT, trace.to_string());
         }
-        let Some(singleton) = run.and_then(|run| run.singleton) else { return Ok(None) };
-        singleton.term.check()?;
-        headers.insert(Headers::FENCE, singleton.guard.fence.to_string());
-        Ok((fences && singleton.transport == transport).then_some(singleton.guard))
+        let singleton = Run::singleton()?;
+        if let Some(singleton) = &singleton {
+            headers.insert(Headers::FENCE, singleton.guard.fence.to_string());
+        }
+        Ok(singleton)
+    }
+}
+
+impl Term {
+    /// Runs blocking work on a thread where it may block, and keeps the term's end waiting for it: dropping the
+    /// returned future does not stop such work, and a successor must not start beside it. What `work` sends is this run's,
+    /// as if the handler had sent it itself: `Handle::current().block_on(bus.send(…).into_future())`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TermLost`] if the term is over already, and [`ErrorKind::Handler`] if the work panicked.
+    pub async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        match RUN.try_with(Run::clone) {
+            Ok(run) => self.spawn_blocking(move || RUN.sync_scope(run, work)).await,
+            Err(_) => self.spawn_blocking(work).await,
+        }
     }
 }

@@ -119,6 +119,7 @@ async fn pipeline(count: usize) -> Duration {
         processor.settings.clone(),
         Vec::new(),
         Arc::new(move |delivery| handler.call(delivery)),
+        None,
         CancellationToken::new(),
     );
     let parent = CancellationToken::new();

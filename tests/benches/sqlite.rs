@@ -5,16 +5,18 @@
 
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
 
+mod jobs;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bus::Endpoint;
 use bus::clock::Clock;
-use bus::contract::{ConsumerSpec, OpenOptions, Outgoing, Scheme, Settlement, StoreUrl, Transport};
-use bus::message::{Name, Target, Verdict};
-use bus::prelude::{Command, Deserialize, Serialize, processor};
-use bus::{Endpoint, Envelope};
+use bus::contract::{ConsumerSpec, OpenOptions, Scheme, Settlement, StoreUrl, Transport};
+use bus::message::{Name, Verdict};
+use jobs::{DONE, fill, message, payload};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -122,11 +124,6 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-fn payload(number: u64) -> Vec<u8> {
-    format!(r#"{{"id":{number:>8},"customer":"cust-0042","sku":"SKU-99-XYZ","qty":3,"total":129.5,"note":"abcdef"}}"#)
-        .into_bytes()
-}
-
 fn bare_connection(file: &Path) -> Connection {
     let connection = Connection::open(file).expect("a file");
     connection
@@ -195,10 +192,6 @@ async fn open(directory: &Path) -> Arc<dyn Transport> {
     let url = StoreUrl::parse(&format!("sqlite://{}", directory.join("bus.db").display())).expect("a URL");
     let open = Scheme::find("sqlite").expect("the backend").transport.expect("a transport");
     open(&url, &OpenOptions::new(Clock::system())).await.expect("a store")
-}
-
-fn message(queue: &Name, number: u64, clock: &Clock) -> Outgoing {
-    Outgoing::new(Target::Queue(queue.clone()), Envelope::new("job", payload(number), clock.wall()))
 }
 
 fn our_sends(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
@@ -277,7 +270,7 @@ fn our_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
     let directory = tempfile::tempdir().expect("a directory");
     runtime.block_on(async {
         let transport = open(directory.path()).await;
-        fill(&*transport).await;
+        fill(&*transport, BACKLOG).await;
         let queue = Name::new("jobs").expect("a name");
         let spec = ConsumerSpec::new(Arc::new(Endpoint::Queue(queue)), Duration::from_secs(30));
         let consumer = transport.consumer(spec).await.expect("a consumer");
@@ -300,42 +293,12 @@ fn our_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
     })
 }
 
-async fn fill(transport: &dyn Transport) {
-    let (queue, clock) = (Name::new("jobs").expect("a name"), Clock::system());
-    for chunk in 0..BACKLOG / 10_000 {
-        let numbers = (chunk * 10_000) as u64..((chunk + 1) * 10_000) as u64;
-        let batch = numbers.map(|number| message(&queue, number, &clock)).collect();
-        for answer in transport.sender().send(batch).await {
-            answer.expect("sent");
-        }
-    }
-}
-
-#[derive(Serialize, Deserialize, Command)]
-#[command(queue = "jobs")]
-struct Work {
-    id: u64,
-    customer: String,
-    sku: String,
-    qty: u32,
-    total: f64,
-    note: String,
-}
-
-static DONE: AtomicU64 = AtomicU64::new(0);
-
-#[processor(max_concurrent_calls = 16, prefetch_count = 1000)]
-async fn work(message: Work) {
-    std::hint::black_box(message);
-    DONE.fetch_add(1, Ordering::Relaxed);
-}
-
 /// All that a user's program does: claim, keep alive, decode, run, settle each.
 fn host_drain(runtime: &tokio::runtime::Runtime, time: Duration) -> Figure {
     let directory = tempfile::tempdir().expect("a directory");
     runtime.block_on(async {
         let transport = open(directory.path()).await;
-        fill(&*transport).await;
+        fill(&*transport, BACKLOG).await;
         transport.close().await;
         let store = format!("sqlite://{}", directory.path().join("bus.db").display());
         let host = bus::Host::builder().transport("default", &store).build().expect("a host");

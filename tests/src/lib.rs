@@ -2,15 +2,39 @@
 //! that shares no code with `bus`.
 //!
 //! * [`task`]: messages that say what their handler is to do.
+//! * [`by_hand`]: messages sent, claimed and settled without a host.
+//! * [`certificates`]: for encrypted servers.
+//! * [`cut_off`]: a singleton whose holder is cut off from its store.
 //! * [`journal`]: what processes write down, one line per event.
+//! * [`latency`]: how long a message takes to its handler.
+//! * [`mount`]: small disks.
 //! * [`runs`]: the runs in a journal, and whether two of them overlap.
+//! * [`nats`]: NATS servers of our own.
+//! * [`postgres`]: Postgres servers of our own.
+//! * [`probe`]: what a probe asks, and is answered.
+//! * [`redis`]: Redis servers of our own.
+//! * [`shim`]: faults of the system beneath a process.
 //! * [`site`]: a directory with a store and journals, and the processes that work in it.
+//! * [`skip`]: what a test does where the machine lacks what it takes.
 //! * [`store`]: what lies in a SQLite store, read by rusqlite.
+//! * [`tcp_proxy`]: a network that can be at fault.
 //! * [`wait`]: conditions awaited with a deadline.
 
+pub mod by_hand;
+pub mod certificates;
+pub mod cut_off;
 pub mod journal;
+pub mod latency;
+pub mod mount;
+pub mod nats;
+pub mod postgres;
+pub mod probe;
+pub mod redis;
 pub mod runs;
+pub mod shim;
 pub mod site;
+pub mod skip;
 pub mod store;
 pub mod task;
+pub mod tcp_proxy;
 pub mod wait;

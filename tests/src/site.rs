@@ -18,6 +18,7 @@ use crate::wait;
 #[derive(Debug)]
 pub struct Site {
     directory: tempfile::TempDir,
+    store: String,
     started: Cell<usize>,
 }
 
@@ -33,8 +34,21 @@ impl Site {
     /// # Panics
     /// If there is no room for a directory.
     pub fn new() -> Site {
+        Site::with_store("bus.db")
+    }
+
+    /// An empty one whose store lies at this path within.
+    ///
+    /// # Panics
+    /// If there is no room for a directory.
+    pub fn with_store(path: &str) -> Site {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        Site { directory, started: Cell::new(0) }
+        Site { directory, store: path.to_owned(), started: Cell::new(0) }
+    }
+
+    /// The path of the shared store's file.
+    pub fn file(&self) -> PathBuf {
+        self.path(&self.store)
     }
 
     /// A path within.
@@ -44,7 +58,7 @@ impl Site {
 
     /// The URL of the store that all processes share.
     pub fn url(&self) -> String {
-        self.url_of("bus.db")
+        self.url_of(&self.store)
     }
 
     /// The URL of another store.
@@ -54,7 +68,7 @@ impl Site {
 
     /// Looks into the store, without `bus`.
     pub fn store(&self) -> Store {
-        Store::open(&self.path("bus.db"))
+        Store::open(&self.file())
     }
 
     /// A process to be started: `program` is the path of a fixture's binary.
@@ -168,6 +182,32 @@ impl<'s> Setup<'s> {
     #[must_use]
     pub fn arg(mut self, argument: &str) -> Self {
         self.command.arg(argument);
+        self
+    }
+
+    /// Has it heed the permissions of files, should it be root's.
+    #[must_use]
+    pub fn heeding_permissions(self) -> Self {
+        if rustix::process::geteuid().is_root() {
+            self.through("setpriv", &["--bounding-set=-dac_override,-dac_read_search"])
+        } else {
+            self
+        }
+    }
+
+    /// Has it started by another program, which becomes it.
+    #[must_use]
+    pub fn through(mut self, program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.site.directory.path());
+        self.command = command;
         self
     }
 

@@ -11,6 +11,9 @@ pub struct Task {
     pub n: u64,
     /// What is to be done.
     pub steps: Vec<Step>,
+    /// Makes the message as large as it is to be.
+    #[serde(default)]
+    pub padding: String,
 }
 
 /// One thing that a handler does.
@@ -34,14 +37,31 @@ pub enum Step {
     Check,
     /// Fails.
     Fail,
-    /// Ends the process without a word.
+    /// Ends the process.
+    Die(Death),
+}
+
+/// How a handler can end its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Death {
+    /// By `abort()`.
     Abort,
+    /// By `exit` with this code, 0 included.
+    Exit(i32),
+    /// As the kernel ends a process that has taken too much memory: by SIGKILL.
+    Kill,
+    /// By recursion without end.
+    Overflow,
+    /// By taking memory until there is none.
+    Exhaust,
+    /// By a panic in a destructor while another one unwinds, which no runtime can catch.
+    PanicTwice,
 }
 
 impl Task {
     /// Task number `n`, which does nothing yet.
     pub fn new(n: u64) -> Task {
-        Task { n, steps: Vec::new() }
+        Task { n, steps: Vec::new(), padding: String::new() }
     }
 
     /// Then waits for so many milliseconds.
@@ -62,6 +82,19 @@ impl Task {
         self.then(Step::Await(file.to_owned()))
     }
 
+    /// With so many bytes that say nothing.
+    #[must_use]
+    pub fn padded(mut self, bytes: usize) -> Task {
+        self.padding = "p".repeat(bytes);
+        self
+    }
+
+    /// Then ends its process.
+    #[must_use]
+    pub fn die(self, death: Death) -> Task {
+        self.then(Step::Die(death))
+    }
+
     /// Then does this.
     #[must_use]
     pub fn then(mut self, step: Step) -> Task {
@@ -79,6 +112,11 @@ pub struct Plain(pub Task);
 #[derive(Clone, Debug, Serialize, Deserialize, Command)]
 #[command(queue = "single")]
 pub struct Single(pub Task);
+
+/// Read by a singleton that keeps a strict order.
+#[derive(Clone, Debug, Serialize, Deserialize, Command)]
+#[command(queue = "ordered")]
+pub struct Ordered(pub Task);
 
 /// Read by the singleton subscriptions `first` and `second`.
 #[derive(Clone, Debug, Serialize, Deserialize, Event)]

@@ -10,6 +10,8 @@ mod mounted;
 mod store;
 #[path = "cli/stores.rs"]
 mod stores;
+#[path = "cli/subscription.rs"]
+mod subscription;
 #[path = "cli/usage.rs"]
 mod usage;
 #[path = "cli/views.rs"]

@@ -141,8 +141,9 @@ fn optional_dependencies(features: &BTreeMap<String, Vec<String>>, feature: &str
 }
 
 fn dependencies_of_bus(features: &[&str]) -> BTreeSet<String> {
-    let mut arguments =
-        vec!["tree", "--offline", "--locked", "-p", "bus", "-e", "normal", "--prefix", "none", "-f", "{p}"];
+    // Our own only: what these bring in their turn is their business, such as one TLS library for two backends.
+    let mut arguments = vec!["tree", "--offline", "--locked", "-p", "bus", "-e", "normal", "--depth", "1"];
+    arguments.extend(["--prefix", "none", "-f", "{p}"]);
     arguments.extend(features);
     let names = cargo(&root(), &arguments);
     names.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()

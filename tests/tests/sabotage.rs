@@ -90,6 +90,8 @@ transport_faults! {
     settling_by_id_instead_of_by_claim_is_caught: SettleById =>
         [an_old_receipt_settles_nothing, an_old_receipt_extends_nothing, plain_histories_match_the_model];
     a_lost_thousandth_message_is_caught: LoseThousandth => [thousands_of_messages_arrive_once_each];
+    // M10
+    a_hidden_pulse_is_caught: HidePulse => [an_idle_receive_shows_that_the_store_answers];
     a_doubled_thousandth_message_is_caught: DoubleThousandth => [thousands_of_messages_arrive_once_each];
     an_ignored_delay_is_caught: IgnoreDelay =>
         [a_delayed_message_comes_when_it_is_due, a_cancelled_message_never_comes, plain_histories_match_the_model];
@@ -113,7 +115,9 @@ transport_faults! {
     an_unchecked_fence_is_caught: IgnoreFence =>
         [an_outdated_term_changes_nothing, a_waiting_receive_learns_of_its_end, singleton_histories_match_the_model];
     an_unguarded_send_is_caught: IgnoreGuard =>
-        [a_guarded_send_needs_its_fence, a_raised_fence_stops_what_is_going_on, singleton_histories_match_the_model];
+        [a_guarded_send_needs_its_fence, a_guarded_cancellation_needs_its_fence, a_raised_fence_stops_what_is_going_on,
+         singleton_histories_match_the_model];
+    answers_of_any_size_are_caught: IgnoreBytes => [receive_stops_at_its_bytes];
     a_row_without_its_lock_is_caught: IgnoreRowsLock => [another_lock_waits_for_the_row, claims_keep_the_row_bound];
     outgoing_sent_regardless_is_caught: SendOutgoingRegardless =>
         [outgoing_goes_with_its_settlement, an_outdated_settlement_sends_nothing, plain_histories_match_the_model];
@@ -122,8 +126,15 @@ transport_faults! {
     // M35
     a_replay_that_does_nothing_is_caught: PretendPutBack =>
         [a_letter_put_back_is_as_new, an_expired_letter_put_back_is_delivered, plain_histories_match_the_model];
+    a_drop_that_does_nothing_is_caught: PretendDrop => [a_dropped_letter_is_gone];
     an_ignored_stop_is_caught: IgnoreStop => [receive_ends_when_stopped];
     messages_kept_when_stopped_are_caught: KeepWhenStopped => [a_stop_loses_nothing];
+    forgotten_readers_are_caught: ForgetReaders =>
+        [readers_are_remembered, what_outlives_its_retention_is_swept, a_subscription_that_is_read_stays];
+    a_sweep_that_sweeps_nothing_is_caught: SweepNothing => [what_outlives_its_retention_is_swept];
+    a_sweep_of_what_is_young_is_caught: SweepWhatIsYoung => [what_outlives_its_retention_is_swept];
+    a_drop_of_what_is_read_is_caught: DropWhatIsRead => [a_subscription_that_is_read_stays];
+    a_subscription_dropped_in_name_only_is_caught: PretendDropSubscription => [a_dropped_subscription_is_gone];
 }
 
 lock_faults! {

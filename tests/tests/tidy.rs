@@ -22,7 +22,7 @@ const ROWS: &[&[&str]] = &[
     &["message", "scope"],
     &["settings"],
     &["contract"],
-    &["coalesce", "reconnect", "wake"],
+    &["coalesce", "escape", "files", "observed", "reconnect", "wake"],
     &["pipeline", "singleton"],
     &["sender"],
     &["processor"],
@@ -36,9 +36,9 @@ const ROWS: &[&[&str]] = &[
 /// The last row that a backend may use.
 const LAST_ROW_FOR_BACKENDS: usize = 4;
 
-/// Modules beside the rows, which may use all of them and which none of them may use: the suites, the test host, and
-/// the two that only re-export.
-const ASIDE: &[&str] = &["conformance", "testing", "prelude", "__private"];
+/// Modules beside the rows, which may use all of them and which none of them may use: the suites, the test host, the
+/// two that only re-export, and pages of documentation.
+const ASIDE: &[&str] = &["conformance", "testing", "prelude", "__private", "guide", "promises", "stores"];
 
 /// Features of `bus` that are no backends.
 const OTHER_FEATURES: &[&str] = &["default", "failpoints", "cli", "conformance", "testing", "dashboard"];
@@ -71,6 +71,7 @@ const RULES: &[(&str, Rule)] = &[
     ("what is ignored has a reason", ignored_tests_have_reasons),
     ("every crate forbids unsafe code", unsafe_is_forbidden),
     ("no path of somebody's machine", no_private_paths),
+    ("a test that a page names is there", named_tests_exist),
 ];
 
 #[test]
@@ -374,6 +375,29 @@ fn no_private_paths(project: &Project) -> Vec<String> {
             let mut hits = private.iter().flat_map(|path| line.match_indices(path.as_str()));
             if let Some((_, path)) = hits.find(|(at, _)| begins_here(&line[..*at])) {
                 breaches.push(format!("{}:{}: a path below {path}", file.path, number + 1));
+            }
+        }
+    }
+    breaches
+}
+
+/// Pages name the test that holds a promise as `` `file::name` ``, its file from the tests' folder, or from `bus/src` for
+/// a conformance case.
+fn named_tests_exist(project: &Project) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for page in project.files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (number, line) in page.text.lines().enumerate() {
+            let named = line.split('`').skip(1).step_by(2).filter_map(|code| code.split_once(".rs::"));
+            for (file, name) in named.filter(|(_, name)| !name.contains(':')) {
+                let place = [format!("tests/tests/{file}.rs"), format!("bus/src/{file}.rs")];
+                let text = place.iter().find_map(|path| project.text_of(path));
+                if !text.is_some_and(|text| text.contains(&format!("fn {name}("))) {
+                    breaches.push(format!(
+                        "{}:{}: there is no test {file}.rs::{name}",
+                        page.path,
+                        number + 1
+                    ));
+                }
             }
         }
     }

@@ -2,9 +2,10 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::Type;
+use syn::{Path, Type};
 
 use super::Processor;
+use super::parse::{FunctionPath, Keys};
 use crate::function::{about, argument_names, chain, extractors};
 use crate::krate::quiet;
 use crate::spanned;
@@ -13,7 +14,7 @@ use crate::value::{Checked, SETTINGS, ident};
 /// The registration, and the checks that only the compiler can make. Names begin with `__bus` because items are not
 /// hygienic: the user's function, which is called from in here, may be named like anything.
 pub(super) fn registration(processor: &Processor) -> TokenStream {
-    let Processor { krate, function, .. } = processor;
+    let Processor { krate, keys, function } = processor;
     let (subscription_check, source) = source(processor);
     let (settings_checks, tuned) = tuned(processor);
     let message = &function.arguments[0];
@@ -27,6 +28,7 @@ pub(super) fn registration(processor: &Processor) -> TokenStream {
         quote!(#krate::__private::Processor::whose_future_is_send),
         quote!(#about, __BUS_SOURCE, #tuning, #args, #outcome, #call),
     );
+    let processor = before_dead_letter(keys, krate, kind, processor);
     let items = quiet(&quote! {
         #subscription_check
         const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
@@ -137,6 +139,17 @@ fn tuning(processor: &Processor) -> TokenStream {
         (Some(ty), true) => format!("{} and inline", compact(&ty.0)),
     };
     quote!(#krate::__private::Tuning::new(__BUS_TUNED, #singleton, #krate::__private::Order::#order, #name))
+}
+
+/// The processor with what it has done before a message is dead-lettered. Points at the name of that function.
+fn before_dead_letter(keys: &Keys, krate: &Path, kind: &str, processor: TokenStream) -> TokenStream {
+    let Some(FunctionPath(function)) = &keys.before_dead_letter else { return processor };
+    let kind = ident(kind);
+    let added = spanned::at(
+        function,
+        quote!(.before_dead_letter::<#krate::__private::#kind, _, _, _>(__BUS_SOURCE, #function)),
+    );
+    quote!(#processor #added)
 }
 
 /// The demand on what is returned.

@@ -8,7 +8,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::Path;
 
-use crate::function::{Function, at_name, with_errors};
+use crate::function::{Function, PROCESSOR, at_name, with_errors};
 use crate::{attribute, krate};
 use parse::Keys;
 
@@ -40,7 +40,7 @@ fn read(attribute: TokenStream, item: TokenStream) -> Result<Processor, Error> {
 }
 
 fn function(item: TokenStream) -> Result<Function, Error> {
-    let function = Function::read(item, "`#[processor]`", "a processor")?;
+    let function = Function::read(item, &PROCESSOR)?;
     let mut errors = Error::accumulator();
     if !function.is_async {
         errors.push(at_name(

@@ -14,6 +14,7 @@ pub(super) struct Keys {
     pub(super) singleton: Flag,
     pub(super) settings: Option<SettingsType>,
     order: Option<Order>,
+    pub(super) before_dead_letter: Option<FunctionPath>,
     #[darling(flatten)]
     pub(super) tuned: Tuned,
     #[darling(rename = "crate")]
@@ -57,6 +58,20 @@ impl FromMeta for Order {
             Some(written) if written.value() == "strict" => Ok(Order { strict: true, written }),
             Some(written) if written.value() == "relaxed" => Ok(Order { strict: false, written }),
             _ => Err(wrong(item, "`\"strict\"` or `\"relaxed\"`", "\"strict\"")),
+        }
+    }
+}
+
+/// The name of a function, as an expression.
+pub(super) struct FunctionPath(pub(super) Expr);
+
+impl FromMeta for FunctionPath {
+    fn from_meta(item: &Meta) -> Result<Self, Error> {
+        match item {
+            Meta::NameValue(pair) if matches!(pair.value, Expr::Path(_)) => {
+                Ok(FunctionPath(pair.value.clone()))
+            }
+            _ => Err(wrong(item, "the name of a function", "tell_support")),
         }
     }
 }

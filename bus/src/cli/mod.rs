@@ -8,6 +8,7 @@ mod options;
 mod output;
 mod parse;
 mod stores;
+mod subscription;
 mod text;
 
 use std::ffi::OsString;
@@ -57,6 +58,8 @@ enum Task {
     Dead(dead::Dead),
     /// How much is ready, in flight, delayed and dead, by endpoint
     Depths(depths::Depths),
+    /// Subscriptions: what waits in them, whether anybody reads them, and their end
+    Subscription(subscription::Subscription),
     /// Who holds which lock, for how long, and how the last term ended
     Locks(locks::Locks),
     /// Whether this program's handlers, providers, transports and locks fit together
@@ -83,6 +86,7 @@ impl Command {
         let done = match &self.task {
             Task::Dead(dead) => dead::run(dead, &self.options, &mut output).await,
             Task::Depths(depths) => depths::run(depths, &self.options, &mut output).await,
+            Task::Subscription(one) => subscription::run(one, &self.options, &mut output).await,
             Task::Locks(locks) => locks::run(locks, &self.options, &mut output).await,
             Task::Check => check::run(&self.options, &mut output),
         };

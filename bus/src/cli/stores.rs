@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::options::Options;
 use crate::clock::Clock;
-use crate::contract::{Inspect, LockManager, OpenOptions, Scheme, StoreUrl, Transport};
+use crate::contract::{Inspect, LockManager, OpenOptions, Readers, Scheme, StoreUrl, Transport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::config::closest;
 use crate::message::{Endpoint, Name};
@@ -89,6 +89,16 @@ impl Stores {
         }
     }
 
+    /// The stores that could be opened.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Store> {
+        self.opened.iter().map(|store| &**store)
+    }
+
+    /// Why others could not.
+    pub(super) fn failures(&self) -> Failures {
+        self.failures.clone()
+    }
+
     /// The addresses of the opened stores, for people.
     pub(super) fn addresses(&self) -> String {
         self.opened.iter().map(|store| store.url.to_string()).collect::<Vec<_>>().join(", ")
@@ -115,7 +125,7 @@ impl Store {
         let open = Scheme::find(url.scheme())?.transport.ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, format!("{}:// keeps no messages", url.scheme()))
         })?;
-        let handle = open(url, &OpenOptions::new(Clock::system())).await?;
+        let handle = open(url, &OpenOptions::new(Clock::system()).existing()).await?;
         match handle.capabilities().inspect {
             Some(inspect) => Ok(Store { transport: transport.clone(), inspect, url: url.clone(), handle }),
             None => {
@@ -126,6 +136,13 @@ impl Store {
                 ))
             }
         }
+    }
+
+    /// Who reads what in it.
+    pub(super) fn readers(&self) -> Result<Arc<dyn Readers>> {
+        self.handle.capabilities().readers.ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "the store does not tell who reads its subscriptions")
+        })
     }
 
     /// The error with where it happened.
@@ -151,7 +168,7 @@ pub(super) async fn open_locks(url: &StoreUrl) -> Result<Arc<dyn LockManager>> {
     let open = Scheme::find(url.scheme())?
         .locks
         .ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("{}:// keeps no locks", url.scheme())))?;
-    open(url, &OpenOptions::new(Clock::system())).await
+    open(url, &OpenOptions::new(Clock::system()).existing()).await
 }
 
 /// What went wrong, while the rest went on.

@@ -7,14 +7,19 @@ use crate::contract::BoxFuture;
 use crate::error::Error;
 
 /// How many random histories a case tries, unless `BUS_TEST_CASES` says otherwise.
-const HISTORIES: u32 = 64;
+pub(super) const HISTORIES: u32 = 64;
 
 /// How long a case with as many histories may take, by tokio's clock, before it is said to hang.
 const LONGEST_CASE: Duration = Duration::from_secs(600);
 
-/// How many random histories a case tries.
+/// How many random histories a case tries, unless the subject's timing says otherwise.
 pub(super) fn histories() -> u32 {
-    std::env::var("BUS_TEST_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(HISTORIES)
+    told_histories().unwrap_or(HISTORIES)
+}
+
+/// How many the environment asks for.
+pub(super) fn told_histories() -> Option<u32> {
+    std::env::var("BUS_TEST_CASES").ok().and_then(|count| count.parse().ok())
 }
 
 /// What a case found: nothing, or what was seen instead of what is promised.
@@ -76,8 +81,14 @@ pub enum Need {
     Fencing,
     /// [`Capabilities::inspect`](crate::contract::Capabilities::inspect).
     Inspect,
+    /// [`Capabilities::readers`](crate::contract::Capabilities::readers).
+    Readers,
     /// [`Capabilities::strict_order`](crate::contract::Capabilities::strict_order).
     StrictOrder,
+    /// No [`Capabilities::loose_order`](crate::contract::Capabilities::loose_order).
+    KeptOrder,
+    /// No [`Capabilities::rough_depth`](crate::contract::Capabilities::rough_depth).
+    ExactDepth,
     /// A [`LockManager::inspect`](crate::contract::LockManager::inspect) that answers.
     Records,
     /// A [`Lease::note`](crate::contract::Lease::note) that is kept.

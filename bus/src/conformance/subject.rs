@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::case::HISTORIES;
 use crate::clock::Clock;
 use crate::contract::{BoxFuture, LockManager, OpenOptions, Scheme, StoreUrl, Transport};
 use crate::error::{Error, ErrorKind, Result};
@@ -17,15 +18,21 @@ pub struct Timing {
     pub moment: Duration,
     /// How long a condition may take to come true before the case fails.
     pub patience: Duration,
+    /// How many random histories a case tries, unless `BUS_TEST_CASES` says otherwise: fewer where a moment is long.
+    pub histories: u32,
+    /// How many messages are many: fewer where each costs the store more, the more there are.
+    pub many: usize,
 }
 
-/// Half a second, 25 ms, 20 s.
+/// Half a second, 25 ms, 20 s, 64 histories, 2 500 messages.
 impl Default for Timing {
     fn default() -> Self {
         Timing {
             lease: Duration::from_millis(500),
             moment: Duration::from_millis(25),
             patience: Duration::from_secs(20),
+            histories: HISTORIES,
+            many: 2_500,
         }
     }
 }
@@ -49,6 +56,20 @@ impl Timing {
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// These times with another number of histories.
+    #[must_use]
+    pub fn histories(mut self, histories: u32) -> Self {
+        self.histories = histories;
+        self
+    }
+
+    /// These times with another number of many messages.
+    #[must_use]
+    pub fn many(mut self, many: usize) -> Self {
+        self.many = many;
         self
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{BoxFuture, LockId};
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::message::Endpoint;
 
@@ -21,6 +22,14 @@ impl Fence {
     /// From a number.
     pub const fn new(number: u64) -> Self {
         Fence(number)
+    }
+
+    /// The fence of a lock's next term: one more than the `last` one's, and at least the store's clock in µs, so that it
+    /// grows across a restore from a backup too, which has forgotten the last ones.
+    pub fn next(last: Option<Fence>, store_clock: Timestamp) -> Self {
+        let clock = u64::try_from(store_clock.as_micros()).unwrap_or(0);
+        let next = last.map_or(1, |last| last.get().saturating_add(1));
+        Fence(next.max(clock))
     }
 
     /// As a number. Always fits into the positive half of a signed 64-bit column.

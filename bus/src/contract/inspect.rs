@@ -67,7 +67,17 @@ pub enum PutBack {
     NotFound,
 }
 
-/// Looks into a store without changing it, but for [`put_back`](Inspect::put_back).
+/// What became of one dead letter that was to be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// It is gone for good.
+    Done,
+    /// It is no dead letter (any more).
+    NotFound,
+}
+
+/// Looks into a store without changing it, but for [`put_back`](Inspect::put_back) and
+/// [`drop_dead_letters`](Inspect::drop_dead_letters).
 pub trait Inspect: Send + Sync + 'static {
     /// All endpoints that the store knows, sorted.
     fn endpoints(&self) -> BoxFuture<'_, Result<Vec<Endpoint>>>;
@@ -89,4 +99,12 @@ pub trait Inspect: Send + Sync + 'static {
         endpoint: &'a Endpoint,
         ids: &'a [MessageId],
     ) -> BoxFuture<'a, Result<Vec<(MessageId, PutBack)>>>;
+
+    /// Drops dead letters for good, each answered for. Repeating it does nothing more; a message of that id which is not
+    /// dead stays as it is.
+    fn drop_dead_letters<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        ids: &'a [MessageId],
+    ) -> BoxFuture<'a, Result<Vec<(MessageId, Dropped)>>>;
 }

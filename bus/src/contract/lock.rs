@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{BoxFuture, Fence, Reach};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::message::Endpoint;
 
 /// Names a lock, stably: `[namespace/][transport/]{queue|subscription|schedule|service|group}/name`.
@@ -124,8 +124,8 @@ pub trait LockManager: Send + Sync + 'static {
     /// Takes the lock for `lock_lease`, unless it is held elsewhere: that is `None`, never an error.
     ///
     /// Taken is: never held, cleanly released, or its record has run out by the store's clock, reckoned with the lease
-    /// time that *its holder* recorded. The fence is `max(recorded + 1, the store's clock in µs)`, so that it grows
-    /// across release, expiry and a restore from backup. Called again with the same `owner` while that owner holds the
+    /// time that *its holder* recorded. The fence is the [next](Fence::next), so that it grows across release, expiry and
+    /// a restore from backup. Called again with the same `owner` while that owner holds the
     /// lock (an answer was lost), it answers with the same lease, extended, and the same fence.
     fn try_lock<'a>(
         &'a self,
@@ -152,28 +152,88 @@ pub trait LockManager: Send + Sync + 'static {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    /// Waits until this process has lost the store for good, as [`Transport::lost`](super::Transport::lost) does. By
+    /// default never.
+    fn lost(&self) -> BoxFuture<'_, Error> {
+        Box::pin(std::future::pending())
+    }
+
     /// Lets go of the store. Called last of all.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
+/// The longest lease of a lock: a crashed holder keeps everybody else out for this long.
+pub const LONGEST_LOCK_LEASE: Duration = Duration::from_secs(600);
+
+/// The largest note that is kept with a lock, in bytes.
+pub const LARGEST_NOTE: usize = 1024;
+
+/// Refuses a note that is larger than [`LARGEST_NOTE`].
+///
+/// # Errors
+/// [`ErrorKind::TooLarge`].
+pub fn check_note(note: &[u8]) -> Result<()> {
+    if note.len() > LARGEST_NOTE {
+        let error = Error::new(ErrorKind::TooLarge, "a lock's note is at most 1 KiB");
+        return Err(error.with("bytes", note.len()));
+    }
+    Ok(())
+}
+
+/// How long a server may take to answer a call about a lock of this lease: a tenth of it, but half a second at the least,
+/// since a busy machine alone would fail a call in less. Whoever holds a lock has a time-out of its own for each try.
+pub fn try_time(lock_lease: Duration) -> Duration {
+    (lock_lease / 10).max(Duration::from_millis(500))
+}
+
+/// What [`LockManager::try_lock`] has given out: what a backend keeps of a lease, and makes its writes conditional on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Grant {
+    /// Which lock.
+    pub lock_id: LockId,
+    /// To whom.
+    pub owner: Owner,
+    /// The term's number.
+    pub fence: Fence,
+    /// How long it lasts unless renewed.
+    pub lock_lease: Duration,
+}
+
+impl Grant {
+    /// A grant of `lock_id` to `owner`.
+    pub fn new(lock_id: LockId, owner: Owner, fence: Fence, lock_lease: Duration) -> Self {
+        Grant { lock_id, owner, fence, lock_lease }
+    }
+}
+
 /// A lock that was taken. Dropping it does nothing: the lease runs out.
 pub trait Lease: Send + Sync + 'static {
+    /// What was given out.
+    fn grant(&self) -> &Grant;
+
     /// Which lock.
-    fn lock_id(&self) -> &LockId;
+    fn lock_id(&self) -> &LockId {
+        &self.grant().lock_id
+    }
 
     /// Whose: the owner given to [`LockManager::try_lock`].
-    fn lease_id(&self) -> Owner;
+    fn lease_id(&self) -> Owner {
+        self.grant().owner
+    }
 
     /// The term's number.
-    fn fence(&self) -> Fence;
+    fn fence(&self) -> Fence {
+        self.grant().fence
+    }
 
     /// Makes the lock last for another lease from now: a conditional write on owner and fence, whose effect is checked.
     /// An error says nothing about who holds it.
     fn renew(&self) -> BoxFuture<'_, Result<Renewal>>;
 
-    /// Keeps up to 1 KiB with the record, for [`LockManager::inspect`] and the next holder. By default forgotten.
+    /// Keeps up to [`LARGEST_NOTE`] with the record (see [`check_note`]), for [`LockManager::inspect`] and the next holder. By default forgotten.
     fn note(&self, _note: Vec<u8>) -> BoxFuture<'_, Result<()>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -195,7 +255,8 @@ pub struct LockRecord {
     pub fence: Fence,
     /// The lease time that the holder recorded.
     pub lock_lease: Duration,
-    /// How long it is still held unless renewed; `None` if it is free.
+    /// How long it is still held unless renewed, at the most: some stores tell only that it is, and then it is a whole
+    /// lease. `None` if it is free.
     pub held_for: Option<Duration>,
     /// How the last term ended; `None` while it goes on, or if its holder died.
     pub ended: Option<Ended>,
@@ -207,6 +268,54 @@ impl LockRecord {
     /// A record of a lock that is free.
     pub fn new(id: LockId, owner: Owner, fence: Fence, lock_lease: Duration) -> Self {
         LockRecord { id, owner, fence, lock_lease, held_for: None, ended: None, note: Vec::new() }
+    }
+}
+
+/// Which leases a lock manager takes.
+///
+/// ```
+/// use std::time::Duration;
+/// use bus::contract::LeaseRange;
+///
+/// const LEASES: LeaseRange = LeaseRange::new(Duration::from_secs(15), Duration::from_secs(60));
+/// assert!(LEASES.contains(LEASES.default) && !LEASES.contains(Duration::from_secs(61)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseRange {
+    /// The shortest that it can hold.
+    pub shortest: Duration,
+    /// The longest that it takes.
+    pub longest: Duration,
+    /// What is used where no `lock_lease` is configured.
+    pub default: Duration,
+}
+
+impl LeaseRange {
+    /// From 1 s to 10 min, 20 s by default.
+    pub const USUAL: LeaseRange = LeaseRange::new(Duration::from_secs(1), LONGEST_LOCK_LEASE);
+
+    /// From `shortest` to `longest`, 20 s by default.
+    pub const fn new(shortest: Duration, longest: Duration) -> Self {
+        LeaseRange { shortest, longest, default: Duration::from_secs(20) }
+    }
+
+    /// The same range with another default.
+    #[must_use]
+    pub const fn with_default(mut self, default: Duration) -> Self {
+        self.default = default;
+        self
+    }
+
+    /// Whether it takes such a lease.
+    pub fn contains(&self, lease: Duration) -> bool {
+        (self.shortest..=self.longest).contains(&lease)
+    }
+}
+
+impl fmt::Display for LeaseRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} to {:?}", self.shortest, self.longest)
     }
 }
 
@@ -226,14 +335,12 @@ pub struct LockGuarantees {
     pub watch: bool,
     /// How often a candidate asks, where it waits for nothing better.
     pub poll: Duration,
-    /// The shortest lease that it can hold.
-    pub shortest_lease: Duration,
-    /// The longest lease that it takes.
-    pub longest_lease: Duration,
+    /// The leases that it takes.
+    pub leases: LeaseRange,
 }
 
 impl LockGuarantees {
-    /// Guarantees of a lock manager without a watch, with leases from 1 s to 10 min and a poll every second.
+    /// Guarantees of a lock manager without a watch, with the [usual](LeaseRange::USUAL) leases and a poll every second.
     pub fn new(authority: impl Into<String>, reach: Reach, expiry: &'static str) -> Self {
         LockGuarantees {
             authority: authority.into(),
@@ -242,8 +349,7 @@ impl LockGuarantees {
             monotonic_across_restore: true,
             watch: false,
             poll: Duration::from_secs(1),
-            shortest_lease: Duration::from_secs(1),
-            longest_lease: Duration::from_secs(600),
+            leases: LeaseRange::USUAL,
         }
     }
 }

@@ -7,6 +7,8 @@
 mod fence;
 mod inspect;
 mod lock;
+mod pulse;
+mod readers;
 mod scheme;
 mod transport;
 
@@ -15,12 +17,17 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use fence::{Fence, FenceClaim, FenceGuard, FenceRow, Fencing, Raised, SqlExecutor, SqlValue};
-pub use inspect::{DeadLetter, Depth, Inspect, PutBack};
-pub use lock::{Ended, Lease, LockGuarantees, LockId, LockManager, LockRecord, Owner, Renewal};
+pub use inspect::{DeadLetter, Depth, Dropped, Inspect, PutBack};
+pub use lock::{
+    Ended, Grant, LARGEST_NOTE, LONGEST_LOCK_LEASE, Lease, LeaseRange, LockGuarantees, LockId, LockManager,
+    LockRecord, Owner, Renewal, check_note, try_time,
+};
+pub use pulse::{Beat, Pulse};
+pub use readers::{ATTENDED_EVERY, Attended, DroppedSubscription, Readers, Reading, UNATTENDED_AFTER};
 pub use scheme::{OpenLocks, OpenOptions, OpenTransport, Scheme, StoreUrl};
 pub use transport::{
-    Capabilities, Consumer, ConsumerSpec, Delay, Due, Guarantees, Outgoing, Placed, Sender, Settlement,
-    Transport,
+    Capabilities, Consumer, ConsumerSpec, Delay, Due, Durability, Enqueue, Guarantees, Outgoing, Placed,
+    Sender, Settlement, Transport, fresh_claim, item_by_item,
 };
 
 /// A boxed future that can be sent between threads.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BoxFuture, LockManager, Reach, Transport};
+use super::{BoxFuture, LeaseRange, LockManager, Reach, Transport};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -57,22 +57,29 @@ impl StoreUrl {
         &self.params
     }
 
+    /// What the parameter `reach` says, for stores that reach as far as the place they lie in: `None` if there is none.
+    pub fn stated_reach(&self) -> Option<Reach> {
+        [Reach::Process, Reach::Machine, Reach::Fleet]
+            .into_iter()
+            .find(|reach| self.params.get("reach").is_some_and(|stated| *stated == reach.to_string()))
+    }
+
     /// Refuses every parameter whose name is not among `known`.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`], naming the unknown one and those there are.
+    /// [`ErrorKind::Config`], naming those there are, and the unknown one, unless it may be a part of a password that has
+    /// an unencoded `?` in it.
     pub fn allow_params(&self, known: &[&str]) -> Result<()> {
-        match self.params.keys().find(|name| !known.contains(&name.as_str())) {
-            None => Ok(()),
-            Some(unknown) => Err(Error::new(
-                ErrorKind::Config,
-                format!(
-                    "{}:// has no parameter {unknown:?}; it has {}",
-                    self.scheme,
-                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-                ),
-            )),
-        }
+        let Some((name, value)) = self.params.iter().find(|(name, _)| !known.contains(&name.as_str())) else {
+            return Ok(());
+        };
+        let plain = name.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !value.contains('@');
+        let unknown = if plain { format!(" {name:?}") } else { " of that name".to_owned() };
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(Error::new(
+            ErrorKind::Config,
+            format!("{}:// has no parameter{unknown}; it has {known}", self.scheme),
+        ))
     }
 }
 
@@ -85,6 +92,8 @@ fn is_scheme(text: &str) -> bool {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rest = match self.rest.rsplit_once('@') {
+            // A connection string in the place of a URL has its key in there.
+            None if self.rest.contains(';') => "…".to_owned(),
             None => self.rest.clone(),
             Some((_, rest)) => format!("…@{rest}"),
         };
@@ -99,17 +108,42 @@ impl fmt::Debug for StoreUrl {
 }
 
 /// What a host tells a backend that it opens.
-#[derive(Clone, Debug, Default)]
+///
+/// ```
+/// use bus::clock::Clock;
+/// use bus::contract::OpenOptions;
+///
+/// assert!(OpenOptions::new(Clock::system()).create);
+/// assert!(!OpenOptions::new(Clock::system()).existing().create);
+/// ```
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OpenOptions {
     /// Where to read the time.
     pub clock: Clock,
+    /// Whether a store that is not there is made, as hosts want it. Otherwise opening it answers
+    /// [`ErrorKind::NotFound`] and makes none, so that whoever only looks leaves no empty store behind. A store that is
+    /// always there, like one in memory, is opened all the same.
+    pub create: bool,
 }
 
 impl OpenOptions {
-    /// Options with this clock.
+    /// Options with this clock; a missing store is made.
     pub fn new(clock: Clock) -> Self {
-        OpenOptions { clock }
+        OpenOptions { clock, create: true }
+    }
+
+    /// The same, but for stores that are there already.
+    #[must_use]
+    pub fn existing(mut self) -> Self {
+        self.create = false;
+        self
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions::new(Clock::default())
     }
 }
 
@@ -125,9 +159,11 @@ pub type OpenLocks = for<'a> fn(&'a StoreUrl, &'a OpenOptions) -> BoxFuture<'a, 
 pub struct Scheme {
     /// What stands before `://`.
     pub name: &'static str,
-    /// How far its messages and locks reach: known before anything is connected, so that the wiring can be checked in
-    /// a unit test.
+    /// How far its messages and locks reach, unless the URL [states](StoreUrl::stated_reach) it: known before anything is
+    /// connected, so that the wiring can be checked in a unit test.
     pub reach: Reach,
+    /// The leases that its locks take, known before anything is connected as well.
+    pub leases: LeaseRange,
     /// Opens a transport; `None` if the backend is no transport.
     pub transport: Option<OpenTransport>,
     /// Opens a lock manager; `None` if the backend has none.
@@ -150,7 +186,7 @@ impl Scheme {
         Err(Error::new(
             ErrorKind::Config,
             format!(
-                "no backend for {name}:// in this binary; there {} {}. A backend is switched on by the feature of `bus` that has its name",
+                "no backend for {name}:// in this binary; there {} {}. Each backend is a feature of `bus`: `sqlite`, `postgres`, `redis`, `file`, …, and `azure_storage` for azqueue:// and azblob://",
                 if known.len() == 1 { "is" } else { "are" },
                 known.join(", ")
             ),
@@ -163,6 +199,7 @@ impl fmt::Debug for Scheme {
         f.debug_struct("Scheme")
             .field("name", &self.name)
             .field("reach", &self.reach)
+            .field("leases", &self.leases)
             .field("transport", &self.transport.is_some())
             .field("locks", &self.locks.is_some())
             .finish()
@@ -179,6 +216,12 @@ mod tests {
         assert_eq!(format!("{url} {url:?}"), "postgres://…@host/db postgres://…@host/db");
         let error = StoreUrl::parse("postgres://user:s3cret@host/db?oops").unwrap_err();
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
+
+    #[test]
+    fn a_connection_string_with_a_scheme_before_it_is_not_shown() {
+        let url = StoreUrl::parse("azblob://AccountName=shop;AccountKey=s3cret").unwrap();
+        assert_eq!(format!("{url} {url:?}"), "azblob://… azblob://…");
     }
 
     #[test]

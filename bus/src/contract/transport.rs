@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{BoxFuture, Fence, FenceGuard, Fencing, Inspect, Reach};
+use super::{BoxFuture, Fence, FenceGuard, Fencing, Inspect, Pulse, Reach, Readers, SqlExecutor};
 use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::message::{Delivery, Endpoint, Envelope, Receipt, Target, Verdict};
+use crate::error::{Error, ErrorKind, Result};
+use crate::message::{Delivery, Endpoint, Envelope, Headers, Receipt, Target, Verdict};
 use crate::settings::Order;
 
 /// A store of messages. One value is one connection (or pool) to it, shared by all of a host's processors.
@@ -31,6 +31,13 @@ pub trait Transport: Send + Sync + 'static {
     /// consumer's whole life: one consumer per term.
     fn consumer(&self, spec: ConsumerSpec) -> BoxFuture<'_, Result<Arc<dyn Consumer>>>;
 
+    /// Waits until this process has lost the store for good, so that only a new start can help, perhaps after somebody has
+    /// repaired something; answers why. The host then ends with this error. A store that may come back by itself is not
+    /// lost, however long it is away. By default never.
+    fn lost(&self) -> BoxFuture<'_, Error> {
+        Box::pin(std::future::pending())
+    }
+
     /// Lets go of the store: what has been answered stays done, later calls answer
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed). Returns when nothing of ours runs any more.
     fn close(&self) -> BoxFuture<'_, ()>;
@@ -42,21 +49,34 @@ pub trait Transport: Send + Sync + 'static {
 pub struct Capabilities {
     /// Messages that become available later, and can be cancelled until then.
     pub delay: Option<Arc<dyn Delay>>,
+    /// Messages that are stored within the user's own transaction.
+    pub enqueue: Option<Arc<dyn Enqueue>>,
     /// Singletons' fences kept with the messages.
     pub fencing: Option<Arc<dyn Fencing>>,
     /// Views for people: depths and dead letters.
     pub inspect: Option<Arc<dyn Inspect>>,
+    /// Who reads which endpoint, retentions, and the end of subscriptions.
+    pub readers: Option<Arc<dyn Readers>>,
     /// Holds a queue back while its first message waits for its retry.
     pub strict_order: bool,
+    /// What is released may come after what was sent later. Otherwise it keeps its place.
+    pub loose_order: bool,
+    /// [`Inspect::depth`] tells all that is not dead as ready: the store counts messages, and does not say which of them
+    /// are claimed, or wait for their time.
+    pub rough_depth: bool,
 }
 
 impl fmt::Debug for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Capabilities")
             .field("delay", &self.delay.is_some())
+            .field("enqueue", &self.enqueue.is_some())
             .field("fencing", &self.fencing.is_some())
             .field("inspect", &self.inspect.is_some())
+            .field("readers", &self.readers.is_some())
             .field("strict_order", &self.strict_order)
+            .field("loose_order", &self.loose_order)
+            .field("rough_depth", &self.rough_depth)
             .finish()
     }
 }
@@ -69,21 +89,85 @@ pub struct Guarantees {
     pub store: String,
     /// Who shares the messages.
     pub reach: Reach,
-    /// What it means when `send` has answered, in one sentence.
+    /// What an acknowledged message outlives, in the words that all stores share.
+    pub durability: Durability,
+    /// What it means when `send` has answered, in one sentence of the store's own.
     pub acknowledgement: String,
-    /// The largest body, in bytes.
+    /// The largest body, in bytes. Headers are bounded apart, by [`Headers::MAX_BYTES`].
     pub max_body: usize,
+    /// How often an idle consumer asks for messages, where nobody tells it of them; `None` where it is told.
+    pub polled: Option<Duration>,
 }
 
 impl Guarantees {
-    /// Guarantees of a store.
+    /// Guarantees of a store. Its durability is [`Unknown`](Durability::Unknown) until it is [said](Guarantees::durable).
     pub fn new(
         store: impl Into<String>,
         reach: Reach,
         acknowledgement: impl Into<String>,
         max_body: usize,
     ) -> Self {
-        Guarantees { store: store.into(), reach, acknowledgement: acknowledgement.into(), max_body }
+        Guarantees {
+            store: store.into(),
+            reach,
+            durability: Durability::Unknown,
+            acknowledgement: acknowledgement.into(),
+            max_body,
+            polled: None,
+        }
+    }
+
+    /// The same, where idle consumers are not told of messages, but ask this often.
+    #[must_use]
+    pub fn polled(mut self, every: Option<Duration>) -> Self {
+        self.polled = every;
+        self
+    }
+
+    /// The same, where it is known what an acknowledged message outlives: asked of the store, not taken from its manual.
+    #[must_use]
+    pub fn durable(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+}
+
+/// What an acknowledged message outlives: asked of the store when it is opened, and printed at start. `Display` completes
+/// the sentence "an acknowledged message is …".
+///
+/// ```
+/// use bus::contract::Durability;
+///
+/// assert_eq!(format!("an acknowledged message is {}", Durability::Synced), "an acknowledged message is fsynced");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Durability {
+    /// The store could not be asked, or does not tell: as good as the least of what it may be.
+    Unknown,
+    /// It is in this process's memory: gone when the process ends.
+    ProcessMemory,
+    /// It is in the server's memory: a restart of the server loses it.
+    ServerMemory,
+    /// It was handed to an operating system that has not flushed it yet: it outlives the process that took it, and a crash
+    /// of the machine or a power loss may take the last moments'.
+    Written,
+    /// It is on the disk, flushed: it outlives a power loss.
+    Synced,
+    /// It is on the disk, and with another machine too: it outlives the loss of one.
+    Replicated,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::Unknown => "kept in a way that is unknown",
+            Durability::ProcessMemory => "in this process's memory",
+            Durability::ServerMemory => "in the server's memory",
+            Durability::Written => "written, but not fsynced yet",
+            Durability::Synced => "fsynced",
+            Durability::Replicated => "fsynced, and on a replica",
+        })
     }
 }
 
@@ -120,6 +204,28 @@ impl Outgoing {
     pub fn guarded(mut self, guard: Option<FenceGuard>) -> Self {
         self.guard = guard;
         self
+    }
+
+    /// Whether a store that takes bodies of up to `max_body` bytes takes it: the one check of a message's size, made
+    /// before the store is asked, and by each backend for what comes to it in another way.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`], with what is too large, by how much, and what to do about it.
+    pub fn check_size(&self, max_body: usize) -> Result<()> {
+        let (body, headers) = (self.envelope.body.len(), self.envelope.headers.bytes());
+        let what = if body > max_body {
+            format!(
+                "the body has {body} bytes, and the store takes {max_body}: keep the content elsewhere and send where it is, or raise max_body in the URL of a store that has it"
+            )
+        } else if headers > Headers::MAX_BYTES {
+            format!(
+                "the headers have {headers} bytes, and {} is the most that any store takes: put into the body what is that large",
+                Headers::MAX_BYTES
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::TooLarge, what).with("type", &self.envelope.message_type))
     }
 }
 
@@ -165,7 +271,26 @@ pub trait Sender: Send + Sync + 'static {
 /// Delayed messages.
 pub trait Delay: Send + Sync + 'static {
     /// Takes back a delayed message; `false` if it is available, claimed or done already, or was never there.
-    fn cancel<'a>(&'a self, placed: &'a Placed) -> BoxFuture<'a, Result<bool>>;
+    ///
+    /// A singleton whose messages live in this store takes it back under its fence: where that is not in force, nothing
+    /// is taken back, and the answer is [`ErrorKind::TermLost`](crate::ErrorKind::TermLost).
+    fn cancel<'a>(&'a self, placed: &'a Placed, guard: Option<&'a FenceGuard>)
+    -> BoxFuture<'a, Result<bool>>;
+}
+
+/// Messages that exist if and only if the user's own data does: both are committed by one transaction.
+pub trait Enqueue: Send + Sync + 'static {
+    /// Stores a message within a transaction on the message store's own database. It is sent when the user commits that,
+    /// and was never there when it is rolled back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TermLost`](crate::ErrorKind::TermLost) if the message is guarded and another fence is in force; else
+    /// what the database answered, after which the transaction can only be rolled back.
+    fn enqueue<'a>(
+        &'a self,
+        transaction: &'a mut dyn SqlExecutor,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<()>>;
 }
 
 /// What a consumer is opened for.
@@ -183,12 +308,27 @@ pub struct ConsumerSpec {
     pub lock_lease: Option<Duration>,
     /// Whether a message that waits for its retry holds back what lies behind it.
     pub order: Order,
+    /// How many bytes of messages ([`Envelope::bytes`]) one `receive` claims: no further message once they are reached.
+    pub max_bytes: usize,
+    /// Where the consumer notes each time the store has answered a claim, be it with nothing.
+    pub pulse: Pulse,
 }
 
 impl ConsumerSpec {
+    /// [`max_bytes`](ConsumerSpec::max_bytes) unless it is set: 16 MiB.
+    pub const MAX_BYTES: usize = 16 << 20;
+
     /// A plain consumer.
     pub fn new(endpoint: Arc<Endpoint>, lease: Duration) -> Self {
-        ConsumerSpec { endpoint, lease, fence: None, lock_lease: None, order: Order::Relaxed }
+        ConsumerSpec {
+            endpoint,
+            lease,
+            fence: None,
+            lock_lease: None,
+            order: Order::Relaxed,
+            max_bytes: Self::MAX_BYTES,
+            pulse: Pulse::default(),
+        }
     }
 
     /// A singleton's consumer, for one term.
@@ -203,6 +343,13 @@ impl ConsumerSpec {
     #[must_use]
     pub fn ordered(mut self, order: Order) -> Self {
         self.order = order;
+        self
+    }
+
+    /// With answers of about this many bytes at most.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
         self
     }
 }
@@ -226,6 +373,19 @@ impl Settlement {
     }
 }
 
+/// A batch's answers item by item, also where the whole of it has failed.
+pub fn item_by_item<T>(count: usize, answer: Result<Vec<Result<T>>>) -> Vec<Result<T>> {
+    let repeat = |error: Error| (0..count).map(|_| Err(error.clone())).collect();
+    answer.unwrap_or_else(repeat)
+}
+
+/// Names a claim: drawn anew each time, by whichever process, so that no restart repeats one. Never
+/// negative, and never zero: a UUID's version is among its bits.
+pub fn fresh_claim() -> i64 {
+    let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
+    (high >> 1).cast_signed()
+}
+
 /// Claims and settles the messages of one endpoint. Its methods may run at the same time.
 ///
 /// With a fence bound, every claim, extension and settlement checks it in the same transaction: when a higher fence is
@@ -234,9 +394,14 @@ pub trait Consumer: Send + Sync + 'static {
     /// Claims up to `max` messages (at least 1). Waits while there are none; returns at once when there are some, and
     /// when `stop` fires, with what it has claimed by then.
     ///
+    /// It claims no further message once those that it has make [`ConsumerSpec::max_bytes`], so that an answer weighs
+    /// less than that and one message more; the first is claimed however large it is.
+    ///
     /// Claiming counts the delivery; taking over a claim that ran out counts a crash. Claims of an older fence of this
     /// endpoint may be taken over at once, which counts one too: after a clean hand-over there are none. A message past its time to
     /// live is not delivered but dead-lettered as `expired`.
+    ///
+    /// Whenever the store has answered a claim it notes that in [`ConsumerSpec::pulse`].
     ///
     /// The pump never drops this future. If it is dropped all the same, what was claimed comes back when its lease
     /// ends.

@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::Config;
+use super::config::{Config, OnStoreDown, closest};
+use super::plugin::Plugin;
 use super::producer::Producer;
 use super::{Host, wiring};
 use crate::clock::Clock;
 use crate::contract::{LockManager, Transport};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::message::Endpoint;
 use crate::pipeline::Middleware;
-use crate::processor::Processor;
+#[cfg(feature = "testing")]
+use crate::processor::Handler;
+use crate::processor::{Processor, Provider};
 use crate::registry;
 use crate::scope::Values;
 
@@ -30,14 +34,18 @@ use crate::scope::Values;
 ///     .await
 /// # }
 /// ```
+#[derive(Clone)]
 #[must_use = "nothing happens until it is built"]
 pub struct HostBuilder {
     pub(super) config: Config,
     pub(super) processors: Vec<Processor>,
+    /// Some of the binary's processors were left out.
+    narrowed: bool,
     pub(super) values: Values,
     pub(super) middleware: Vec<Arc<dyn Middleware>>,
     pub(super) transports: BTreeMap<String, Arc<dyn Transport>>,
     pub(super) locks: Option<Arc<dyn LockManager>>,
+    pub(super) plugins: Vec<Arc<dyn Plugin>>,
     pub(super) clock: Clock,
     pub(super) mistakes: Vec<Error>,
 }
@@ -48,10 +56,12 @@ impl HostBuilder {
         HostBuilder {
             config,
             processors: registry::processors(),
+            narrowed: false,
             values: Values::default(),
             middleware: Vec::new(),
             transports: BTreeMap::new(),
             locks: None,
+            plugins: Vec::new(),
             clock: Clock::system(),
             mistakes: Vec::new(),
         }
@@ -105,23 +115,75 @@ impl HostBuilder {
         self
     }
 
-    /// Runs only the processors of these endpoints (`queue` or `topic/subscription`).
-    pub fn only<'e>(mut self, endpoints: impl IntoIterator<Item = &'e str>) -> Self {
-        let wanted = self.named(endpoints);
-        self.processors.retain(|processor| wanted.contains(&processor.endpoint));
+    /// Adds a plugin, which is started after the processors and after the plugins added before. What clones of this builder
+    /// build shares it.
+    pub fn plugin(mut self, plugin: impl Plugin) -> Self {
+        self.plugins.push(Arc::new(plugin));
         self
     }
 
-    /// Leaves out the processors of these endpoints (`queue` or `topic/subscription`).
-    pub fn without<'e>(mut self, endpoints: impl IntoIterator<Item = &'e str>) -> Self {
-        let unwanted = self.named(endpoints);
-        self.processors.retain(|processor| !unwanted.contains(&processor.endpoint));
+    /// Answers probes over HTTP at this address: `/live`, `/ready` and `/health`, see [`health`](super::health). Port 0 lets
+    /// the system choose; [`HostHandle::health_address`](super::HostHandle::health_address) says what it chose.
+    pub fn health(mut self, address: SocketAddr) -> Self {
+        self.config.health = Some(address);
+        self
+    }
+
+    /// Listens at this address, answers whoever connects with the time, and closes; until the host is asked to stop.
+    pub fn alive(mut self, address: SocketAddr) -> Self {
+        self.config.alive = Some(address);
+        self
+    }
+
+    /// At most so many runs at once, of all processors together; see [`health`](super::health). By default no limit.
+    pub fn throttle(mut self, at_once: u32) -> Self {
+        self.config.throttle = Some(at_once);
+        self
+    }
+
+    /// No more runs than so many begin within any second, of all processors together. By default no limit.
+    pub fn throttle_per_second(mut self, runs: u32) -> Self {
+        self.config.throttle_per_second = Some(runs);
+        self
+    }
+
+    /// Runs only these processors, named by their endpoints (`queue` or `topic/subscription`) or their functions.
+    /// What only the others need (`#[provide]`) is not made either.
+    pub fn only<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
+        let wanted = self.named(names);
+        self.narrow(|processor| wanted.contains(&processor.endpoint));
+        self
+    }
+
+    /// Leaves out these processors, named by their endpoints (`queue` or `topic/subscription`) or their functions, and
+    /// what only they need (`#[provide]`).
+    pub fn without<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
+        let unwanted = self.named(names);
+        self.narrow(|processor| !unwanted.contains(&processor.endpoint));
         self
     }
 
     /// How long a shutdown waits for what is in flight; 30 s by default.
     pub fn shutdown_grace_period(mut self, grace: Duration) -> Self {
         self.config.shutdown_grace_period = grace;
+        self
+    }
+
+    /// What to do about a store that is not there when the host starts; by default it is waited for.
+    pub fn on_store_down(mut self, policy: OnStoreDown) -> Self {
+        self.config.on_store_down = policy;
+        self
+    }
+
+    /// How long such a store is waited for; by default as long as it takes.
+    pub fn store_wait_limit(mut self, limit: Duration) -> Self {
+        self.config.store_wait_limit = Some(limit);
+        self
+    }
+
+    /// After how long a subscription that nobody reads is warned of; a day by default, never if it is zero.
+    pub fn warn_unread_after(mut self, unread: Duration) -> Self {
+        self.config.warn_unread_after = unread;
         self
     }
 
@@ -147,21 +209,106 @@ impl HostBuilder {
         Producer::connect(self).await
     }
 
-    fn named<'e>(&mut self, endpoints: impl IntoIterator<Item = &'e str>) -> Vec<Endpoint> {
+    fn narrow(&mut self, stays: impl Fn(&Processor) -> bool) {
+        self.narrowed = true;
+        self.processors.retain(stays);
+    }
+
+    /// The providers that are used: all of the binary's, unless processors were left out.
+    pub(super) fn providers(&self) -> Vec<Provider> {
+        match self.narrowed {
+            true => registry::needed(&self.processors, registry::providers(), &self.values),
+            false => registry::providers(),
+        }
+    }
+
+    /// Whether processors were left out until none was left, and rightly named.
+    pub(super) fn leaves_nothing(&self) -> bool {
+        self.narrowed && self.processors.is_empty() && self.mistakes.is_empty()
+    }
+
+    fn named<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) -> Vec<Endpoint> {
         let mut named = Vec::new();
-        for text in endpoints {
-            match Endpoint::parse(text) {
-                Ok(endpoint) if self.processors.iter().any(|p| p.endpoint == endpoint) => {
-                    named.push(endpoint)
-                }
-                Ok(_) => self.mistakes.push(Error::new(
-                    crate::ErrorKind::Wiring,
-                    format!("`only` or `without` names {text:?}, and no processor of this binary reads that"),
-                )),
-                Err(error) => self.mistakes.push(error),
+        for name in names {
+            let found: Vec<_> = self.processors.iter().filter(|p| p.endpoint.to_string() == name).collect();
+            let found = match found.is_empty() {
+                true => self.processors.iter().filter(|p| p.name == name).collect(),
+                false => found,
+            };
+            match found.is_empty() {
+                true => self.mistakes.push(self.unknown(name)),
+                false => named.extend(found.iter().map(|processor| processor.endpoint.clone())),
             }
         }
         named
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let endpoints: Vec<_> = self.processors.iter().map(|p| p.endpoint.to_string()).collect();
+        let functions = self.processors.iter().map(|p| p.name);
+        let meant = closest(name, endpoints.iter().map(String::as_str).chain(functions));
+        // Where nothing alike is there, it may be that nothing could be.
+        let hint = match (meant, Endpoint::parse(name)) {
+            (Some(meant), _) => format!("; did you mean {meant:?}?"),
+            (None, Err(error)) => format!("; as an endpoint, {error}"),
+            (None, Ok(_)) => String::new(),
+        };
+        Error::new(
+            ErrorKind::Wiring,
+            format!(
+                "`only` or `without` names {name:?}, and no processor of this binary has that endpoint or name{hint}"
+            ),
+        )
+    }
+}
+
+/// What a test host makes of a host.
+#[cfg(feature = "testing")]
+impl HostBuilder {
+    /// The transports that are named: in the configuration, and by the binary's processors, also by those left out.
+    pub(crate) fn transport_names(&self) -> std::collections::BTreeSet<String> {
+        let configured = self.config.transports.keys().map(ToString::to_string);
+        let given = self.transports.keys().cloned();
+        let read = registry::processors().into_iter().map(|processor| processor.transport.to_owned());
+        configured.chain(given).chain(read).collect()
+    }
+
+    /// The processors that are to run.
+    pub(crate) fn processors(&self) -> &[Processor] {
+        &self.processors
+    }
+
+    /// Notes a mistake, to be told with all others.
+    pub(crate) fn mistaken(mut self, mistake: Error) -> Self {
+        self.mistakes.push(mistake);
+        self
+    }
+
+    /// Puts these stores in the place of all that are named.
+    pub(crate) fn over(
+        mut self,
+        transports: BTreeMap<String, Arc<dyn Transport>>,
+        locks: Arc<dyn LockManager>,
+    ) -> Self {
+        self.config.transports.clear();
+        self.config.locks = None;
+        self.transports = transports;
+        self.locks = Some(locks);
+        self
+    }
+
+    /// Adds a middleware outside of all others.
+    pub(crate) fn outermost(mut self, middleware: impl Middleware) -> Self {
+        self.middleware.insert(0, Arc::new(middleware));
+        self
+    }
+
+    /// Calls what `wrap` makes of each handler instead of the handler.
+    pub(crate) fn around_handlers(mut self, wrap: impl Fn(&Processor) -> Arc<dyn Handler>) -> Self {
+        for processor in &mut self.processors {
+            processor.handler = wrap(processor);
+        }
+        self
     }
 }
 

@@ -24,21 +24,29 @@ pub(super) struct Candidate {
 impl Candidate {
     pub(super) fn new(
         common: &Arc<Common>,
-        planned: Planned,
+        mut planned: Planned,
         planned_lock: &PlannedLock,
         locks: &Arc<dyn LockManager>,
         on_overrun: OnOverrun,
     ) -> Result<Self> {
         let endpoint = Arc::new(planned.processor.endpoint.clone());
         let lock_lease = planned_lock.timing.lock_lease();
-        let mut lock = Lock::new(Arc::clone(locks), planned_lock.id.clone(), planned_lock.timing)?
-            .named(planned.processor.name)
+        let mut lock = Candidate::lock(locks, planned_lock, planned.processor.name)?
             .on_overrun(on_overrun)
             .noted(whereabouts());
-        if let Some(fencing) = start::transport_of(&common.transports, &planned)?.capabilities().fencing {
+        if let Some(fencing) = common.stores.transport(planned.processor.transport)?.capabilities().fencing {
             lock = lock.fenced(fencing, Arc::clone(&endpoint));
+        } else {
+            // Where the store cannot fence, a claim must not outlive the lock: its successor would not get it.
+            planned.settings.lease = planned.settings.lease.min(lock_lease);
         }
+        common.board.competes(&planned, &lock, common.clock.now());
         Ok(Candidate { common: Arc::clone(common), planned, endpoint, lock, lock_lease })
+    }
+
+    /// The lock, if the manager takes what was planned.
+    pub(super) fn lock(locks: &Arc<dyn LockManager>, planned: &PlannedLock, name: &str) -> Result<Lock> {
+        Ok(Lock::new(Arc::clone(locks), planned.id.clone(), planned.timing)?.named(name))
     }
 
     /// Competes for the lock, and pumps for as long as it is held, until the host stops. Answers how the last run ended.
@@ -57,7 +65,10 @@ impl Candidate {
     async fn term(self: Arc<Self>, term: Term, last: Arc<Mutex<PumpEnd>>) -> HandOver {
         let end = match self.pump(&term).await {
             Ok(end) => end,
-            Err(error) => return HandOver::FailedToStart(error),
+            Err(error) => {
+                self.common.board.cannot_open(&self.planned, error.kind());
+                return HandOver::FailedToStart(error);
+            }
         };
         *last.lock() = end.clone();
         match end {
@@ -74,14 +85,30 @@ impl Candidate {
         let mut spec = ConsumerSpec::new(Arc::clone(&self.endpoint), self.planned.settings.lease);
         if self.lock.is_fenced() {
             spec = spec.fenced(term.fence(), self.lock_lease);
-        } else {
-            // Where the store cannot fence, a claim must not outlive the lock: its successor would not get it.
-            spec.lease = spec.lease.min(self.lock_lease);
         }
-        let consumer = start::open(&self.common, &self.planned, spec).await?;
+        let pulse = spec.pulse.clone();
+        self.common.board.opens(&self.planned, self.common.clock.now());
+        let (draining, lost) = (term.draining(), term.lost());
+        let consumer = tokio::select! {
+            opened = start::open(&self.common, &self.planned, spec) => Some(opened?),
+            // A store that does not answer holds up neither the term's end nor the host's.
+            () = draining.cancelled() => None,
+            () = lost.cancelled() => None,
+            () = self.common.signals.stop.cancelled() => None,
+        };
+        let Some(consumer) = consumer else {
+            // Nothing has been run.
+            self.common.board.opens_no_more(&self.planned);
+            return Ok(PumpEnd::Clean);
+        };
         let signals = Signals::default();
-        let mut pump =
-            self.common.pump(&self.planned, &self.endpoint, consumer, signals.clone(), Some(term.clone()));
+        let mut pump = self.common.pump(
+            &self.planned,
+            &self.endpoint,
+            (consumer, pulse),
+            signals.clone(),
+            Some(term.clone()),
+        );
         tokio::select! {
             biased;
             end = pump.join() => Ok(end),
@@ -111,7 +138,7 @@ async fn pass_on(host: &Signals, term: &Term, pump: &Signals) -> PumpEnd {
 }
 
 /// Where this process is, for whoever asks who holds a lock.
-fn whereabouts() -> String {
+pub(super) fn whereabouts() -> String {
     let pid = std::process::id();
     #[cfg(unix)]
     let place = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -13,23 +13,32 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::ErrorKind as IoErrorKind;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::contract::{Reach, StoreUrl};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Endpoint, Name};
-use crate::settings::{Resolved, Retry};
+use crate::settings::{Resolved, Setting, Tuned};
 pub use crate::singleton::OnOverrun;
 
 pub(crate) use duration::write_duration;
 pub(crate) use key::closest;
+
+use problem::Place;
 
 /// The transport that messages without `transport = "…"` go to.
 pub const DEFAULT_TRANSPORT: &str = "default";
 
 /// Where messages are kept when no transport is configured.
 pub const DEFAULT_STORE: &str = "sqlite://bus.db";
+
+const LOCKS_KEY: &str = "locks";
+
+fn transport_key(name: &str) -> String {
+    format!("transports.{name}")
+}
 
 /// What can be configured of a host, from a file, from variables or in code.
 ///
@@ -61,10 +70,27 @@ pub struct Config {
     pub lock_try_timeout: Option<Duration>,
     /// What to do about a run that can neither be kept nor stopped.
     pub on_overrun: OnOverrun,
+    /// What to do about a store that is not there when the host starts.
+    pub on_store_down: OnStoreDown,
+    /// How long a store is waited for at the start; `None` for as long as it takes.
+    pub store_wait_limit: Option<Duration>,
+    /// After how long a subscription that nobody reads is warned of, if its topic is published or consumed here; never, if
+    /// it is zero.
+    pub warn_unread_after: Duration,
     /// How long a shutdown waits for what is in flight.
     pub shutdown_grace_period: Duration,
+    /// Where probes are answered over HTTP; nowhere if `None`.
+    pub health: Option<SocketAddr>,
+    /// Where whoever connects is told the time; nowhere if `None`.
+    pub alive: Option<SocketAddr>,
+    /// How many runs may be under way at once, of all processors together; `None` and 0 for no limit.
+    pub throttle: Option<u32>,
+    /// How many runs may begin within any second, of all processors together; `None` and 0 for no limit.
+    pub throttle_per_second: Option<u32>,
     /// Settings of single processors, which win over those in the code.
     pub processors: BTreeMap<Endpoint, ProcessorConfig>,
+    /// Where the addresses were written, by their keys: for what turns out to be wrong with one later.
+    addresses: BTreeMap<String, Place>,
 }
 
 /// Where the locks of singletons are.
@@ -76,28 +102,40 @@ pub enum LocksAt {
     DefaultTransport,
 }
 
+/// What a host does about a store (a transport's, or the locks') that is not there when it starts: it is refused a
+/// connection, or gets no answer. What waiting cannot mend (a log-in that is refused, tables of another version, a
+/// mistake in a URL) ends the start in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnStoreDown {
+    /// Waits for it, says so at once and every 30 s, and begins with everything that does not need it.
+    #[default]
+    Wait,
+    /// Does not start.
+    Fail,
+}
+
+impl fmt::Display for OnStoreDown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OnStoreDown::Wait => "wait",
+            OnStoreDown::Fail => "fail",
+        })
+    }
+}
+
 /// What the configuration says of one processor. `None`: as in the code.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProcessorConfig {
-    /// See [`Settings::MAX_CONCURRENT_CALLS`](crate::settings::Settings::MAX_CONCURRENT_CALLS).
-    pub max_concurrent_calls: Option<usize>,
-    /// See [`Settings::PREFETCH_COUNT`](crate::settings::Settings::PREFETCH_COUNT).
-    pub prefetch_count: Option<usize>,
-    /// See [`Settings::MESSAGE_LOCK_TIMEOUT`](crate::settings::Settings::MESSAGE_LOCK_TIMEOUT).
-    pub message_lock_timeout: Option<Duration>,
-    /// See [`Settings::DEAD_LETTER_DELIVERY_LIMIT`](crate::settings::Settings::DEAD_LETTER_DELIVERY_LIMIT).
-    pub dead_letter_delivery_limit: Option<u32>,
-    /// See [`Settings::LEASE`](crate::settings::Settings::LEASE).
-    pub lease: Option<Duration>,
-    /// See [`Settings::RETRY`](crate::settings::Settings::RETRY).
-    pub retry: Option<Retry>,
+    /// Its settings.
+    pub settings: Tuned,
     /// As [`Config::lock_lease`], for this singleton.
     pub lock_lease: Option<Duration>,
     /// As [`Config::lock_renew_every`], for this singleton.
     pub lock_renew_every: Option<Duration>,
     /// Where it was written, for error messages; `None` in code.
-    written_at: Option<String>,
+    written_at: Option<Place>,
 }
 
 /// The times of one singleton's lock, as far as they were configured.
@@ -123,8 +161,16 @@ impl Default for Config {
             lock_renew_every: None,
             lock_try_timeout: None,
             on_overrun: OnOverrun::Log,
+            on_store_down: OnStoreDown::Wait,
+            store_wait_limit: None,
+            warn_unread_after: Duration::from_secs(24 * 3600),
             shutdown_grace_period: Duration::from_secs(30),
+            health: None,
+            alive: None,
+            throttle: None,
+            throttle_per_second: None,
             processors: BTreeMap::new(),
+            addresses: BTreeMap::new(),
         }
     }
 }
@@ -160,14 +206,21 @@ impl Config {
         let path = named.clone().unwrap_or_else(|| directory.as_ref().join("bus.toml"));
 
         let mut reader = read::Reader::default();
-        match std::fs::read_to_string(&path) {
-            Ok(text) => reader.file(&path.display().to_string(), &text),
-            Err(error) if error.kind() == IoErrorKind::NotFound && named.is_none() => {}
-            Err(error) if named.is_some() => {
-                reader
-                    .problem("variable BUS_CONFIG", format_args!("cannot read {}: {error}", path.display()));
+        match std::fs::read(&path) {
+            Ok(content) => reader.file(&path.display().to_string(), &content),
+            // A link to what is not there is no missing file: somebody has meant one to be read.
+            Err(error) if error.kind() == IoErrorKind::NotFound && named.is_none() && !path.is_symlink() => {}
+            Err(error) => {
+                let (place, hint) = match named {
+                    Some(_) => ("variable BUS_CONFIG", "name a file that can be read, or unset the variable"),
+                    None => ("the configuration", "make it a file that can be read, or remove it"),
+                };
+                let path = path.display();
+                reader.problem(
+                    &Place::Whole(place.to_owned()),
+                    format_args!("cannot read {path:?}: {error}; {hint}"),
+                );
             }
-            Err(error) => reader.problem(path.display(), format_args!("cannot be read: {error}")),
         }
         for (name, value) in &variables {
             reader.variable(name, value);
@@ -181,6 +234,7 @@ impl Config {
     /// [`ErrorKind::InvalidInput`] if `name` is no name, [`ErrorKind::Config`] if `url` is no URL.
     pub fn with_transport(mut self, name: &str, url: &str) -> Result<Self> {
         self.transports.insert(Name::new(name)?, StoreUrl::parse(url)?);
+        self.addresses.remove(&transport_key(name));
         Ok(self)
     }
 
@@ -191,7 +245,26 @@ impl Config {
     pub fn with_locks(mut self, locks: &str) -> Result<Self> {
         let locks = value::locks(&value::Value::Text(locks.to_owned()));
         self.locks = Some(locks.map_err(|what| Error::new(ErrorKind::Config, format!("locks: {what}")))?);
+        self.addresses.remove(LOCKS_KEY);
         Ok(self)
+    }
+
+    /// What to call a transport's address in an error message: where it was written (``bus.toml:7: `transports.default` ``),
+    /// or else its key.
+    pub(crate) fn address_of_transport(&self, name: &str) -> String {
+        self.address(transport_key(name))
+    }
+
+    /// The same of the locks' address.
+    pub(crate) fn address_of_locks(&self) -> String {
+        match &self.locks {
+            Some(LocksAt::DefaultTransport) => self.address_of_transport(DEFAULT_TRANSPORT),
+            _ => self.address(LOCKS_KEY.to_owned()),
+        }
+    }
+
+    fn address(&self, key: String) -> String {
+        self.addresses.get(&key).map_or(key, Place::to_string)
     }
 
     /// The transports to open. If none was configured: `default` at [`DEFAULT_STORE`], which is then to be said at
@@ -217,10 +290,9 @@ impl Config {
     pub fn settings_for(&self, endpoint: &Endpoint, singleton: bool, in_code: Resolved) -> Result<Resolved> {
         let Some(processor) = self.processors.get(endpoint) else { return Ok(in_code) };
         if let Some(why) = processor.misfit(singleton) {
-            let place = processor.written_at.clone().unwrap_or_else(|| format!("processor {endpoint}"));
-            return Err(Error::new(ErrorKind::Config, format!("{place}: {why}")));
+            return Err(Error::new(ErrorKind::Config, format!("{}: {why}", processor.place(endpoint))));
         }
-        Ok(processor.over(in_code))
+        Ok(processor.settings.over(in_code))
     }
 
     /// The configured times of a singleton's lock. One that has its own `lock_lease` takes nothing else from the host:
@@ -232,19 +304,29 @@ impl Config {
             Some(lease) => {
                 LockTimes { lock_lease: Some(lease), lock_renew_every: own_renewal, lock_try_timeout: None }
             }
-            None => LockTimes {
-                lock_lease: self.lock_lease,
-                lock_renew_every: own_renewal.or(self.lock_renew_every),
-                lock_try_timeout: self.lock_try_timeout,
-            },
+            None => {
+                LockTimes { lock_renew_every: own_renewal.or(self.lock_renew_every), ..self.lock_times() }
+            }
         }
     }
 
-    /// One error for each processor that is configured but not among `known`, which are those of the binary.
+    /// The configured times of locks that are no singleton's.
+    pub(super) fn lock_times(&self) -> LockTimes {
+        LockTimes {
+            lock_lease: self.lock_lease,
+            lock_renew_every: self.lock_renew_every,
+            lock_try_timeout: self.lock_try_timeout,
+        }
+    }
+
+    /// One error for each processor that is configured but not among `known`, which are those of the binary, in the
+    /// order in which they were written.
     pub fn unknown_processors<'e>(&self, known: impl IntoIterator<Item = &'e Endpoint>) -> Vec<Error> {
         let known: Vec<String> = known.into_iter().map(Endpoint::to_string).collect();
         let unknown = self.processors.iter().filter(|(endpoint, _)| !known.contains(&endpoint.to_string()));
-        unknown.map(|(endpoint, processor)| processor.unknown(endpoint, &known)).collect()
+        let mut unknown: Vec<_> = unknown.collect();
+        unknown.sort_by_key(|(_, processor)| processor.written_at.as_ref().map(Place::rank));
+        unknown.into_iter().map(|(endpoint, processor)| processor.unknown(endpoint, &known)).collect()
     }
 }
 
@@ -260,42 +342,29 @@ pub struct Transports {
 
 impl ProcessorConfig {
     /// Where it was written (`bus.toml:7: …`), for error messages; `None` in code.
-    pub fn written_at(&self) -> Option<&str> {
-        self.written_at.as_deref()
+    pub fn written_at(&self) -> Option<String> {
+        self.written_at.as_ref().map(Place::to_string)
     }
 
-    fn misfit(&self, singleton: bool) -> Option<&'static str> {
+    /// What to call it in an error message.
+    fn place(&self, endpoint: &Endpoint) -> String {
+        self.written_at().unwrap_or_else(|| format!("processor {endpoint}"))
+    }
+
+    fn misfit(&self, singleton: bool) -> Option<String> {
         match singleton {
-            true if self.max_concurrent_calls.is_some_and(|calls| calls != 1) => Some(
-                "max_concurrent_calls cannot be tuned: it is a singleton, which takes one message at a time; remove it",
-            ),
-            true if self.prefetch_count.is_some_and(|count| count != 0) => Some(
-                "prefetch_count cannot be tuned: it is a singleton, which claims no message ahead; remove it",
-            ),
-            false if self.lock_lease.is_some() || self.lock_renew_every.is_some() => Some(
-                "lock_lease and lock_renew_every are those of a singleton's lock, and it is none; the claim on a message is `lease`",
-            ),
-            _ => None,
-        }
-    }
-
-    /// `settings` with everything replaced that is said here.
-    fn over(&self, settings: Resolved) -> Resolved {
-        Resolved {
-            max_concurrent_calls: self.max_concurrent_calls.unwrap_or(settings.max_concurrent_calls),
-            prefetch_count: self.prefetch_count.unwrap_or(settings.prefetch_count),
-            message_lock_timeout: self.message_lock_timeout.unwrap_or(settings.message_lock_timeout),
-            dead_letter_delivery_limit: self
-                .dead_letter_delivery_limit
-                .unwrap_or(settings.dead_letter_delivery_limit),
-            lease: self.lease.unwrap_or(settings.lease),
-            retry: self.retry.unwrap_or(settings.retry),
-            ..settings
+            true => [Setting::MaxConcurrentCalls, Setting::PrefetchCount]
+                .into_iter()
+                .find_map(|setting| self.settings.why_no_singleton(setting))
+                .map(|why| format!("{why}; remove it")),
+            false => (self.lock_lease.is_some() || self.lock_renew_every.is_some()).then(|| {
+                "lock_lease and lock_renew_every are those of a singleton's lock, and it is none; the claim on a message is `lease`".to_owned()
+            }),
         }
     }
 
     fn unknown(&self, endpoint: &Endpoint, known: &[String]) -> Error {
-        let place = self.written_at.clone().unwrap_or_else(|| format!("processor {endpoint}"));
+        let place = self.place(endpoint);
         let hint = match closest(&endpoint.to_string(), known.iter().map(String::as_str)) {
             Some(meant) => format!("did you mean \"{meant}\"?"),
             None if known.is_empty() => "there are none".to_owned(),
@@ -334,11 +403,18 @@ impl fmt::Display for Config {
             ("lock_lease", time(self.lock_lease)),
             ("lock_renew_every", time(self.lock_renew_every)),
             ("lock_try_timeout", time(self.lock_try_timeout)),
+            ("store_wait_limit", time(self.store_wait_limit)),
+            ("health", self.health.map(|address| address.to_string())),
+            ("alive", self.alive.map(|address| address.to_string())),
+            ("throttle", self.throttle.map(|limit| limit.to_string())),
+            ("throttle_per_second", self.throttle_per_second.map(|limit| limit.to_string())),
         ];
         for (key, value) in optional.into_iter().filter_map(|(key, value)| Some((key, value?))) {
             writeln!(f, "{key} = {value}")?;
         }
         writeln!(f, "on_overrun = {}", self.on_overrun)?;
+        writeln!(f, "on_store_down = {}", self.on_store_down)?;
+        writeln!(f, "warn_unread_after = {}", write_duration(self.warn_unread_after))?;
         write!(f, "shutdown_grace_period = {}", write_duration(self.shutdown_grace_period))
     }
 }

@@ -1,13 +1,20 @@
 //! A running host, as its owner sees it: send, look, stop, wait.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::board::Board;
+use super::health::{Health, Monitor};
+use super::liveness::Bound;
+use super::loss;
+use super::opening::Openings;
 use super::shutdown;
-use super::start::{self, Board, Running, Transports};
+use super::start::Running;
+use super::stores::Stores;
 use crate::contract::Inspect;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sender::Bus;
@@ -16,28 +23,81 @@ use crate::sender::Bus;
 #[derive(Clone)]
 pub struct HostHandle {
     bus: Bus,
-    transports: Transports,
+    stores: Arc<Stores>,
     stop: CancellationToken,
     hurry: CancellationToken,
     ended: watch::Receiver<Option<Result<()>>>,
-    board: Board,
+    monitor: Arc<Monitor>,
+    bound: Bound,
     cut: CancellationToken,
+    #[cfg(feature = "testing")]
+    power: PowerSwitch,
+}
+
+/// Ends a host as the end of its process would: its tasks are dropped wherever they are, nothing is given back.
+#[cfg(feature = "testing")]
+#[derive(Clone)]
+pub(crate) struct PowerSwitch {
+    main: tokio::task::AbortHandle,
+    keeper: Option<CancellationToken>,
+}
+
+#[cfg(feature = "testing")]
+impl PowerSwitch {
+    /// Ends it. [`HostHandle::wait`] returns when it has ended.
+    pub(crate) fn off(&self) {
+        // First, so that no lock is released because its run is gone.
+        if let Some(keeper) = &self.keeper {
+            keeper.cancel();
+        }
+        self.main.abort();
+    }
 }
 
 impl HostHandle {
-    pub(super) fn over(running: Running) -> Self {
+    pub(super) fn over(running: Running, mut openings: Openings) -> Self {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         let (tell, ended) = watch::channel(None);
-        let (bus, transports) = (running.bus.clone(), running.common.transports.clone());
-        let (board, cut) = (running.common.board.clone(), running.common.signals.cut.clone());
+        let (bus, stores) = (running.bus.clone(), Arc::clone(&running.common.stores));
+        let (monitor, cut) = (Arc::clone(&running.common.monitor), running.common.signals.cut.clone());
+        let bound = running.bound.clone();
         let (stopped, hurried) = (stop.clone(), hurry.clone());
-        tokio::spawn(async move {
-            stopped.cancelled().await;
-            let outcome = shutdown::shut_down(running, hurried).await;
+        #[cfg(feature = "testing")]
+        let keeper = running.keeper.as_ref().map(|keeper| keeper.abandoning());
+        let _main = tokio::spawn(async move {
+            let lost = tokio::select! {
+                () = stopped.cancelled() => Ok(()),
+                error = loss::of_a_store(&running) => Err(error),
+                error = openings.failure() => Err(error),
+            };
+            if let Err(error) = &lost {
+                tracing::error!(target: "bus::host", event = "store.lost", error = ?error, "a store is lost: the host comes to its end");
+                stopped.cancel();
+            }
+            // What is not open now is not needed any more.
+            drop(openings);
+            let outcome = shutdown::shut_down(running, hurried).await.and(lost);
             // Nobody may be waiting.
             let _ = tell.send(Some(outcome));
         });
-        HostHandle { bus, transports, stop, hurry, ended, board, cut }
+        HostHandle {
+            bus,
+            stores,
+            stop,
+            hurry,
+            ended,
+            monitor,
+            bound,
+            cut,
+            #[cfg(feature = "testing")]
+            power: PowerSwitch { main: _main.abort_handle(), keeper },
+        }
+    }
+
+    /// What ends the host without a word.
+    #[cfg(feature = "testing")]
+    pub(crate) fn power(&self) -> PowerSwitch {
+        self.power.clone()
     }
 
     /// Whether runs have been dropped.
@@ -47,7 +107,7 @@ impl HostHandle {
 
     /// Shows what runs.
     pub(super) fn board(&self) -> &Board {
-        &self.board
+        &self.monitor.board
     }
 
     /// Sends through the host's transports.
@@ -58,9 +118,32 @@ impl HostHandle {
     /// Looks into the store of a transport: depths, dead letters.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownTransport`], or [`ErrorKind::Unsupported`] if that store cannot be looked into.
+    /// [`ErrorKind::UnknownTransport`], [`ErrorKind::Unsupported`] if that store cannot be looked into, or
+    /// [`ErrorKind::Unavailable`] while it is [waited for](HostHandle::waiting_for).
     pub fn inspect(&self, transport: &str) -> Result<Arc<dyn Inspect>> {
-        start::inspect(&self.transports, transport)
+        self.stores.inspect(transport)
+    }
+
+    /// The stores that were not there when the host started, and have not been reached since: the names of transports,
+    /// and `locks`. What they carry is neither sent nor processed until they come; everything else goes on. Empty when all
+    /// have been reached once, and from then on, also if one goes away later.
+    pub fn waiting_for(&self) -> Vec<String> {
+        self.stores.missing()
+    }
+
+    /// What the host and its processors are at, and whether they really consume. Asks no store, and waits for nothing.
+    pub fn health(&self) -> Health {
+        self.monitor.health()
+    }
+
+    /// Where probes are answered over HTTP, with the port that the system chose if it was to.
+    pub fn health_address(&self) -> Option<SocketAddr> {
+        self.bound.addresses().health
+    }
+
+    /// Where whoever connects is told the time.
+    pub fn alive_address(&self) -> Option<SocketAddr> {
+        self.bound.addresses().alive
     }
 
     /// Begins to stop, and waits until the host has stopped. Calling it again waits for the same.
@@ -86,7 +169,9 @@ impl HostHandle {
     /// Waits until the host has stopped, whoever stopped it.
     ///
     /// # Errors
-    /// As [`stop`](HostHandle::stop).
+    /// As [`stop`](HostHandle::stop); and why, if the host stopped because it has lost a store for good
+    /// ([`Transport::lost`](crate::contract::Transport::lost)), or because one that it [waited
+    /// for](HostHandle::waiting_for) cannot be had, or not within `store_wait_limit`.
     pub async fn wait(&self) -> Result<()> {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::builder::HostBuilder;
-use super::start::{self, Transports};
+use super::opening;
+use super::stores::Stores;
 use super::wiring;
 use crate::contract::{Inspect, OpenOptions};
 use crate::error::Result;
@@ -13,14 +14,14 @@ use crate::sender::Bus;
 /// Transports connected for sending alone.
 pub struct Producer {
     bus: Bus,
-    transports: Transports,
+    stores: Stores,
 }
 
 impl Producer {
     pub(super) async fn connect(builder: HostBuilder) -> Result<Self> {
         let (sources, clock) = wiring::transports_alone(builder)?;
-        let transports = start::open_transports(&sources, &OpenOptions::new(clock.clone())).await?;
-        Ok(Producer { bus: Bus::over(&transports, clock), transports })
+        let transports = opening::transports_now(sources, &OpenOptions::new(clock.clone())).await?;
+        Ok(Producer { bus: Bus::over(&transports, clock), stores: Stores::open(transports) })
     }
 
     /// Sends.
@@ -34,18 +35,18 @@ impl Producer {
     /// [`ErrorKind::UnknownTransport`](crate::ErrorKind::UnknownTransport), or
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if that store cannot be looked into.
     pub fn inspect(&self, transport: &str) -> Result<Arc<dyn Inspect>> {
-        start::inspect(&self.transports, transport)
+        self.stores.inspect(transport)
     }
 
     /// Lets go of the stores. What has been answered is stored; what is sent afterwards is refused.
     pub async fn close(self) {
         self.bus.close();
-        start::close_transports(&self.transports).await;
+        self.stores.close_transports().await;
     }
 }
 
 impl fmt::Debug for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Producer").field("transports", &self.transports.keys()).finish_non_exhaustive()
+        f.debug_struct("Producer").field("bus", &self.bus).finish_non_exhaustive()
     }
 }

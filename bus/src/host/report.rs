@@ -1,58 +1,99 @@
 //! What start-up says: what runs, over what, with which promises.
 
 use std::fmt::Write;
+use std::sync::Once;
+use std::time::Duration;
 
+use super::stores::Stores;
 use super::wiring::Planned;
 use crate::contract::{Guarantees, LockGuarantees};
+use crate::error::Error;
 
-/// The lines that a host prints when it has started.
-pub(super) fn lines(
+/// Says what has been started: what is reached, what is waited for, what runs.
+pub(super) fn started(
     processors: &[Planned],
-    transports: &[(String, Guarantees)],
+    addresses: &[(String, String)],
+    stores: &Stores,
     fallback: bool,
-    locks: Option<&LockGuarantees>,
-) -> String {
+) {
+    let guarantees = stores.guarantees();
+    let promised = stores.locks().map(|locks| locks.guarantees());
+    let default = if fallback { " (nothing is configured, so this is the default)" } else { "" };
+    for (name, there) in &guarantees {
+        say(&transport(name, there, default));
+    }
+    for (name, address) in addresses.iter().filter(|(name, _)| stores.transport(name).is_err()) {
+        say(&format!("transport {name}: {address}{default}, waited for"));
+    }
+    if let Some(promised) = &promised {
+        say(&locks(promised));
+    }
     let mut text = String::new();
-    for (name, guarantees) in transports {
-        let default = if fallback { " (nothing is configured, so this is the default)" } else { "" };
-        line(
-            &mut text,
-            format_args!(
-                "transport {name}: {}{default}, shared by the {}; sent means: {}",
-                guarantees.store, guarantees.reach, guarantees.acknowledgement
-            ),
-        );
-    }
-    if let Some(locks) = locks {
-        line(
-            &mut text,
-            format_args!(
-                "locks: {}, for the {}; a lease ends by {}; fences {} across a restore; {}",
-                locks.authority,
-                locks.reach,
-                locks.expiry,
-                if locks.monotonic_across_restore { "grow" } else { "may repeat" },
-                if locks.watch {
-                    "a release is told at once".to_owned()
-                } else {
-                    format!("asked for every {:?}", locks.poll)
-                },
-            ),
-        );
-    }
     for planned in processors {
         processor(&mut text, planned);
     }
-    text
+    say(&text);
+    warn_if_unheard();
+    say_permitted(processors, stores);
+}
+
+/// Says which singletons run only by permission, as far as the stores are there that tell.
+pub(super) fn say_permitted(processors: &[Planned], stores: &Stores) {
+    if let Some(locks) = stores.locks() {
+        say(&permitted(processors, &stores.guarantees(), &locks.guarantees()));
+    }
+}
+
+/// What a transport is, in a line.
+pub(super) fn transport(name: &str, guarantees: &Guarantees, note: &str) -> String {
+    format!(
+        "transport {name}: {}{note}, shared by the {}; an acknowledged message is {}: {}",
+        guarantees.store, guarantees.reach, guarantees.durability, guarantees.acknowledgement
+    )
+}
+
+/// What the locks are, in a line.
+pub(super) fn locks(locks: &LockGuarantees) -> String {
+    format!(
+        "locks: {}, for the {}; a lease ends by {}; fences {} across a restore; {}",
+        locks.authority,
+        locks.reach,
+        locks.expiry,
+        if locks.monotonic_across_restore { "grow" } else { "may repeat" },
+        if locks.watch {
+            "a release is told at once".to_owned()
+        } else {
+            format!("asked for every {:?}", locks.poll)
+        },
+    )
+}
+
+/// A store is not there, and is waited for.
+pub(super) fn waiting(store: &str, address: &str, waited: Duration, error: Option<&Error>) {
+    let why = error.map_or_else(|| "it does not answer".to_owned(), Error::with_causes);
+    let text = format!(
+        "waiting for {store} at {address}, which has not been there for {waited:.1?}: {why}. What needs it begins when it comes; everything else goes on"
+    );
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!(target: "bus::host", event = "store.awaited", store, address, ?waited, error = why, "{text}");
+    } else {
+        say(&text);
+    }
+}
+
+/// A store that was waited for has come.
+pub(super) fn reached(store: &str, address: &str, waited: Duration) {
+    let text = format!("{store} at {address} is there after {waited:.1?}");
+    if tracing::dispatcher::has_been_set() {
+        tracing::info!(target: "bus::host", event = "store.reached", store, address, ?waited, "{text}");
+    } else {
+        say(&text);
+    }
 }
 
 /// The singletons that run only because `locks_reach` permits locks that reach less far than their messages (§5.13 of
 /// the design: allowed, and said).
-pub(super) fn permitted(
-    processors: &[Planned],
-    transports: &[(String, Guarantees)],
-    locks: &LockGuarantees,
-) -> String {
+fn permitted(processors: &[Planned], transports: &[(String, Guarantees)], locks: &LockGuarantees) -> String {
     let mut text = String::new();
     for planned in processors.iter().filter(|planned| planned.lock.is_some()) {
         let (name, messages) = (planned.processor.name, planned.processor.transport);
@@ -96,12 +137,14 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{line}");
 }
 
-/// Warns a program that has set up no subscriber: it will not hear of anything that fails.
-pub(super) fn warn_if_unheard() {
+/// Warns a program that has set up no subscriber, once, however many hosts it starts: it will not hear of anything that
+/// fails.
+fn warn_if_unheard() {
+    static SAID: Once = Once::new();
     if !tracing::dispatcher::has_been_set() {
-        say(
-            "no tracing subscriber is set up, so nothing that fails later will be seen: add tracing_subscriber::fmt::init() to main",
-        );
+        SAID.call_once(|| {
+            say("no tracing subscriber is set up, so nothing that fails later will be seen: add tracing_subscriber::fmt::init() to main");
+        });
     }
 }
 

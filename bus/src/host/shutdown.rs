@@ -7,14 +7,18 @@
 //!    second later dropped: the last act.
 //!    A singleton's run that was dropped is released as cut; one that cannot even be dropped, because it blocks its
 //!    thread, keeps its lock until the lease ends by itself.
-//! 4. Sending is closed, the transports are, and last of all the keeper with the locks.
+//! 4. Plugins, which were told with step 1, are awaited: for what is left of the grace period, at least for 5 s.
+//! 5. Sending is closed, the transports are, and last of all the keeper with the locks.
 
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::signals::{self, Listener};
+use super::handle::HostHandle;
+use super::plugin::AT_LEAST;
+use super::signals::{self, LONGEST_GRACE, Listener};
 use super::start::{self, Running};
 use super::wiring::Plan;
 use crate::error::{Error, ErrorKind, Result};
@@ -28,23 +32,33 @@ const NOTICE: Duration = Duration::from_secs(1);
 const LAST_ACT: Duration = Duration::from_secs(3);
 
 /// How long the locks have to be released after all runs have ended.
-const RELEASE: Duration = Duration::from_secs(3);
+const RELEASE: Duration = Duration::from_secs(2);
 
-/// Steps 1 to 4.
+/// Steps 1 to 5.
 pub(super) async fn shut_down(mut running: Running, hurry: CancellationToken) -> Result<()> {
+    let grace_over = Instant::now() + running.grace.min(LONGEST_GRACE);
+    running.common.monitor.stopping.cancel();
     running.common.signals.stop.cancel();
+    running.plugins.tell_to_stop();
     let drained = tokio::select! {
         biased;
         () = join_all(&mut running.runners) => true,
-        () = tokio::time::sleep(running.grace) => false,
+        () = tokio::time::sleep_until(grace_over) => false,
         () = hurry.cancelled() => false,
     };
+    let at_least = Instant::now() + AT_LEAST;
+    let plugins_until = if drained { grace_over.max(at_least) } else { at_least };
     let outcome = if drained { Ok(()) } else { last_act(&mut running).await };
+    if !running.plugins.stopped(plugins_until, &hurry).await {
+        // Nothing runs that this could cut: it says that something has been left behind.
+        running.common.signals.cut.cancel();
+    }
     running.bus.close();
-    start::close_transports(&running.common.transports).await;
+    running.common.stores.close_transports().await;
     if let Some(keeper) = running.keeper.take() {
         // All locks are released by now but those of runs that would not end: these are left to their leases.
-        keeper.close_after(RELEASE, start::close_locks(running.locks.take())).await;
+        let stores = std::sync::Arc::clone(&running.common.stores);
+        keeper.close_after(RELEASE, async move { stores.close_locks().await }).await;
     }
     outcome
 }
@@ -92,30 +106,46 @@ async fn last_act(running: &mut Running) -> Result<()> {
     ))
 }
 
-/// Starts, waits for a signal, stops.
-pub(super) async fn run_until_signalled(plan: Plan) -> Result<()> {
-    let signals = Listener::start(plan.grace).await?;
-    let handle = tokio::select! {
-        started = start::start(plan) => started?,
-        () = signals.asked.cancelled() => return Ok(()),
-    };
-    // Set once, here.
-    let _ = signals.board.set(handle.board().clone());
-    tokio::select! {
-        outcome = handle.wait() => return outcome,
-        () = signals.asked.cancelled() => {}
-    }
+/// Stops a host that was asked to.
+async fn drain(handle: &HostHandle, signals: &Listener) -> Result<()> {
     tracing::info!(target: "bus::host", "asked to stop: draining");
     handle.begin_stop();
-    let outcome = tokio::select! {
+    tokio::select! {
         outcome = handle.wait() => outcome,
         () = signals.hurried.cancelled() => {
             tracing::warn!(target: "bus::host", "asked to stop again: the grace period is over");
             handle.hurry();
             handle.wait().await
         }
+    }
+}
+
+/// Starts, waits for a signal or until the host has come to its end by itself, stops.
+pub(super) async fn run_until_signalled(plan: Plan) -> Result<()> {
+    let signals = Listener::start(plan.grace).await?;
+    let failing = start::Failing { hurry: signals.hurried.clone(), ..start::Failing::default() };
+    let handle = match start::start(plan, signals.asked.clone(), failing.clone()).await {
+        Ok(Some(handle)) => handle,
+        Ok(None) => {
+            signals.stay();
+            return Ok(());
+        }
+        Err(error) => {
+            if signals.asked.is_cancelled() || failing.left_behind.is_cancelled() {
+                signals.stay();
+            }
+            return Err(error);
+        }
     };
-    if handle.has_cut() {
+    // Set once, here.
+    let _ = signals.board.set(handle.board().clone());
+    let outcome = tokio::select! {
+        outcome = handle.wait() => outcome,
+        () = signals.asked.cancelled() => drain(&handle, &signals).await,
+    };
+    // What a run has left behind that was dropped, by its time-out, its lost term or the end of the host, may be at work on
+    // a thread that the runtime waits for; and nobody but our listener hears a signal any more.
+    if signals.asked.is_cancelled() || handle.has_cut() || !handle.waiting_for().is_empty() {
         signals.stay();
     }
     match outcome {

@@ -10,15 +10,15 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::start::Board;
+use super::board::Board;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long after the grace period the process is ended from here. All steps of a shutdown take less, if there is a
-/// thread to take them (8 s at most); and the promise is 10 s.
+/// thread to take them (8.5 s at most); and the promise is 10 s.
 const BEYOND: Duration = Duration::from_secs(9);
 
 /// A century, which a clock can still add up.
-const LONGEST_GRACE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub(super) const LONGEST_GRACE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Hears signals for as long as it lives.
 pub(super) struct Listener {
@@ -28,19 +28,20 @@ pub(super) struct Listener {
     pub(super) hurried: CancellationToken,
     /// Shows what runs, for the last words.
     pub(super) board: Arc<OnceLock<Board>>,
+    left: CancellationToken,
     over: DropGuard,
 }
 
 impl Listener {
     /// Begins to listen; `grace` is how long a shutdown may wait for what runs.
     pub(super) async fn start(grace: Duration) -> Result<Self> {
-        let (asked, hurried, over) =
-            (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let [asked, hurried, left, over] = [(); 4].map(|()| CancellationToken::new());
         let board = Arc::new(OnceLock::new());
         let thread = Thread {
             grace,
             asked: asked.clone(),
             hurried: hurried.clone(),
+            left: left.clone(),
             over: over.clone(),
             board: Arc::clone(&board),
         };
@@ -49,14 +50,16 @@ impl Listener {
             std::thread::Builder::new().name("bus-signals".to_owned()).spawn(move || thread.run(tell));
         spawned.map_err(failed)?;
         told.await.map_err(failed)??;
-        Ok(Listener { asked, hurried, board, over: over.drop_guard() })
+        Ok(Listener { asked, hurried, board, left, over: over.drop_guard() })
     }
 }
 
 impl Listener {
-    /// Goes on until the process has ended, and ends it if that takes too long. For when runs have been dropped: blocking
-    /// work that one has left behind on the runtime's threads is waited for by the runtime itself, however long it takes.
+    /// Goes on until the process has ended, and ends it if that takes too long, also where nobody has asked for that. For
+    /// when something may be left on the runtime's threads, which the runtime itself waits for, however long it takes:
+    /// blocking work of a run that was dropped, the address of a server that is still being looked up.
     pub(super) fn stay(self) {
+        self.left.cancel();
         self.over.disarm();
     }
 }
@@ -70,6 +73,7 @@ struct Thread {
     grace: Duration,
     asked: CancellationToken,
     hurried: CancellationToken,
+    left: CancellationToken,
     over: CancellationToken,
     board: Arc<OnceLock<Board>>,
 }
@@ -93,12 +97,16 @@ impl Thread {
     }
 
     async fn listen(&self, mut signals: Signals) {
-        tokio::select! {
+        let given = tokio::select! {
             () = self.over.cancelled() => return,
-            () = signals.next() => self.asked.cancel(),
-        }
-        // As far away as can be said, if somebody wants to wait for ever.
-        let given = self.grace.min(LONGEST_GRACE) + BEYOND;
+            () = signals.next() => {
+                self.asked.cancel();
+                // As far away as can be said, if somebody wants to wait for ever.
+                self.grace.min(LONGEST_GRACE) + BEYOND
+            }
+            // The host has come to its end without being asked to.
+            () = self.left.cancelled() => BEYOND,
+        };
         let mut end = Instant::now() + given;
         loop {
             tokio::select! {

@@ -1,61 +1,47 @@
 //! Connects what the plan names, and starts a pump or a candidate for each processor.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
+use super::attending::Attendant;
+use super::board::Board;
 use super::candidate::Candidate;
+use super::config::OnOverrun;
 use super::handle::HostHandle;
+use super::health::Monitor;
+use super::liveness::{Bound, Liveness};
+use super::opening::{Openings, Wanted};
+use super::plugin::{Plugin, PluginContext, Plugins};
 use super::report;
-use super::wiring::{self, Plan, Planned, Source};
-use crate::contract::{Consumer, ConsumerSpec, Inspect, LockGuarantees, LockManager, OpenOptions, Transport};
+use super::shutdown;
+use super::stores::Stores;
+use super::wiring::{Plan, Planned, PlannedLock};
+use crate::contract::{Consumer, ConsumerSpec, OpenOptions, Pulse};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Endpoint, Verdict};
+use crate::pipeline::layers::before_dead_letter::HookFn;
 use crate::pipeline::{HandlerFn, Middleware, Pipeline};
 use crate::processor::Handler;
-use crate::pump::{Pump, PumpEnd, PumpSpec, Signals};
+use crate::pump::{Pump, PumpEnd, PumpSpec, Signals, Throttle};
 use crate::reconnect::Backoff;
-use crate::registry;
 use crate::scope::HostScope;
 use crate::sender::Bus;
 use crate::singleton::{Keeper, Term};
 
-/// The transports of a host, opened, by name.
-pub(super) type Transports = BTreeMap<String, Arc<dyn Transport>>;
-
 /// What all processors of a running host share.
 pub(super) struct Common {
-    pub(super) transports: Transports,
+    pub(super) stores: Arc<Stores>,
     pub(super) scope: Arc<HostScope>,
     pub(super) middleware: Vec<Arc<dyn Middleware>>,
     pub(super) clock: crate::clock::Clock,
     pub(super) signals: Signals,
     pub(super) board: Board,
-}
-
-/// Shows which messages run where.
-#[derive(Clone, Default)]
-pub(super) struct Board(Arc<Mutex<BTreeMap<(&'static str, Endpoint), crate::pump::PumpView>>>);
-
-impl Board {
-    fn post(&self, transport: &'static str, endpoint: &Endpoint, pump: &Pump) {
-        self.0.lock().insert((transport, endpoint.clone()), pump.view());
-    }
-
-    /// What runs, for people: `queue: id, id`.
-    pub(super) fn running(&self) -> Vec<String> {
-        let board = self.0.lock();
-        board
-            .iter()
-            .filter_map(|((_, endpoint), pump)| {
-                let ids: Vec<_> = pump.running().iter().map(ToString::to_string).collect();
-                (!ids.is_empty()).then(|| format!("{endpoint}: {}", ids.join(", ")))
-            })
-            .collect()
-    }
+    pub(super) monitor: Arc<Monitor>,
+    throttle: Throttle,
 }
 
 /// A host that has been started and not yet been stopped.
@@ -63,16 +49,39 @@ pub(super) struct Running {
     pub(super) common: Arc<Common>,
     pub(super) bus: Bus,
     pub(super) keeper: Option<Arc<Keeper>>,
-    pub(super) locks: Option<Arc<dyn LockManager>>,
     pub(super) runners: JoinSet<PumpEnd>,
+    pub(super) plugins: Plugins,
+    pub(super) bound: Bound,
     pub(super) grace: Duration,
 }
 
-/// Opens everything, and gives up, closing what was opened, at the first thing that fails.
-pub(super) async fn start(plan: Plan) -> Result<HostHandle> {
-    let mut opened = Opened::default();
-    match opened.start(plan).await {
-        Ok(running) => Ok(HostHandle::over(running)),
+/// Opens everything, and gives up, closing what was opened, at the first thing that fails. `None` if it was called off before
+/// anything was consumed; later, the host that is answered is about to stop.
+pub(super) async fn start(
+    plan: Plan,
+    called_off: CancellationToken,
+    failing: Failing,
+) -> Result<Option<HostHandle>> {
+    let stopping = called_off.child_token();
+    let bound = Bound::default();
+    let plugins = Plugins::prepared(plugins(&plan, &bound, &stopping))?;
+    let needed = plan.processors.iter().any(|planned| planned.lock.is_some())
+        || plan.plugins.iter().any(|plugin| plugin.needs_locks());
+    let locks = needed && plan.locks.is_some();
+    let opened = Opened {
+        stores: Arc::new(Stores::awaited(plan.transports.keys(), locks)),
+        keeper: if locks { Some(keeper(&plan)?) } else { None },
+        stopping: stopping.clone(),
+    };
+    let started = tokio::select! {
+        biased;
+        started = opened.start(plan, (plugins, bound)) => started,
+        () = stopping.cancelled() => return Ok(None),
+    };
+    match started {
+        Ok((running, context, openings)) => {
+            started_beside(running, context, openings, failing).await.map(Some)
+        }
         Err(error) => {
             opened.close().await;
             Err(error)
@@ -80,241 +89,230 @@ pub(super) async fn start(plan: Plan) -> Result<HostHandle> {
     }
 }
 
-/// What has been opened so far.
-#[derive(Default)]
+/// What concerns the end of a host whose start has failed although processors were at work already.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Failing {
+    /// Ends its grace period.
+    pub(super) hurry: CancellationToken,
+    /// Fires if runs were dropped, or could not even be: something of them may be on the runtime's threads.
+    pub(super) left_behind: CancellationToken,
+}
+
+/// All plugins: first the host's own, so that a probe is answered as soon as possible.
+fn plugins(plan: &Plan, bound: &Bound, stopping: &CancellationToken) -> Vec<Arc<dyn Plugin>> {
+    let mut plugins: Vec<Arc<dyn Plugin>> = Vec::new();
+    if plan.addresses.health.is_some() || plan.addresses.alive.is_some() {
+        plugins.push(Arc::new(Liveness::at(plan.addresses, bound.clone(), stopping.clone())));
+    }
+    plugins.extend(plan.plugins.iter().cloned());
+    plugins
+}
+
+/// Starts the plugins of a host whose processors are at work. If that fails, or whoever asked for it does not wait any more,
+/// the host comes to its end as at any other time.
+async fn started_beside(
+    mut running: Running,
+    context: PluginContext,
+    openings: Openings,
+    failing: Failing,
+) -> Result<HostHandle> {
+    if running.plugins.is_empty() {
+        // Nothing is waited for, so that what was started is not even polled before its owner has it in hand.
+        running.common.monitor.has_started();
+        return Ok(HostHandle::over(running, openings));
+    }
+    let waits = CancellationToken::new();
+    let (gone, waits) = (waits.clone(), waits.drop_guard());
+    let starting = tokio::spawn(async move {
+        let outcome = tokio::select! {
+            biased;
+            outcome = running.plugins.start(&context) => outcome,
+            () = gone.cancelled() => Err(called_off()),
+        };
+        match outcome {
+            Ok(()) => {
+                running.common.monitor.has_started();
+                Ok(HostHandle::over(running, openings))
+            }
+            Err(error) => {
+                drop(openings);
+                // Why it ends is known; how it ended has been told where it went wrong.
+                let cut = running.common.signals.cut.clone();
+                let ended = shutdown::shut_down(running, failing.hurry).await;
+                if ended.is_err() || cut.is_cancelled() {
+                    failing.left_behind.cancel();
+                }
+                Err(error)
+            }
+        }
+    });
+    let started = starting.await.unwrap_or_else(|e| {
+        Err(Error::new(ErrorKind::Internal, "the host's start ended before it could say how").caused_by(e))
+    });
+    waits.disarm();
+    started
+}
+
+/// A start that nobody waits for any more.
+pub(super) fn called_off() -> Error {
+    Error::new(ErrorKind::Closed, "the host was asked to stop while it was being started")
+}
+
+/// Where the locks are kept. Virtual time is a runtime's own: a thread beside it would keep them by another clock.
+fn keeper(plan: &Plan) -> Result<Arc<Keeper>> {
+    Ok(Arc::new(match plan.clock.is_virtual() {
+        true => Keeper::in_current_runtime(plan.clock.clone()),
+        false => Keeper::start()?,
+    }))
+}
+
+/// What is open, or being opened.
 struct Opened {
-    transports: Transports,
+    stores: Arc<Stores>,
+    /// There if anything needs locks.
     keeper: Option<Arc<Keeper>>,
-    locks: Option<Arc<dyn LockManager>>,
+    stopping: CancellationToken,
 }
 
 impl Opened {
-    async fn start(&mut self, mut plan: Plan) -> Result<Running> {
-        let options = OpenOptions::new(plan.clock.clone());
-        let locks = self.open_locks(&mut plan, &options).await?;
-        self.locks.clone_from(&locks);
-        let promised = locks.as_ref().map(|locks| locks.guarantees());
-        self.transports = open_transports(&plan.transports, &options).await?;
-        check_opened(&plan, &self.transports, promised.as_ref())?;
-        prepare(&plan.processors, &self.transports).await?;
-        refuse_bound_endpoints(&plan.processors, &self.transports).await?;
+    async fn start(
+        &self,
+        mut plan: Plan,
+        (plugins, bound): (Plugins, Bound),
+    ) -> Result<(Running, PluginContext, Openings)> {
+        let names = plan.transports.keys().cloned();
+        let bus = Bus::awaiting(names, plan.clock.clone());
+        let addresses: Vec<_> =
+            plan.transports.iter().map(|(name, source)| (name.clone(), source.shown())).collect();
+        let wanted = Arc::new(Wanted {
+            processors: plan.processors,
+            locks_reach: plan.locks_reach,
+            on_store_down: plan.on_store_down,
+            store_wait_limit: plan.store_wait_limit,
+            options: OpenOptions::new(plan.clock.clone()),
+            stores: Arc::clone(&self.stores),
+            bus: bus.clone(),
+            judging: Mutex::new(()),
+        });
+        let locks = self.keeper.clone().zip(plan.locks.take());
+        let mut openings = Openings::begin(&wanted, plan.transports, locks);
+        openings.first_look().await?;
 
-        let bus = Bus::over(&self.transports, plan.clock.clone());
         plan.values.insert(Arc::new(bus.clone()));
-        let scope = HostScope::build(plan.values, &registry::providers()).await?;
-        let guarantees: Vec<_> =
-            self.transports.iter().map(|(name, transport)| (name.clone(), transport.guarantees())).collect();
-        report::say(&report::lines(&plan.processors, &guarantees, plan.fallback, promised.as_ref()));
-        report::warn_if_unheard();
-        if let Some(locks) = &promised {
-            report::say(&report::permitted(&plan.processors, &guarantees, locks));
-        }
+        let scope = HostScope::build(plan.values, &plan.providers).await?;
+        report::started(&wanted.processors, &addresses, &self.stores, plan.fallback);
 
+        let board = Board::of(&wanted.processors);
+        let monitor = Arc::new(Monitor {
+            stores: Arc::clone(&self.stores),
+            board: board.clone(),
+            depths: Arc::default(),
+            clock: plan.clock.clone(),
+            throttle: plan.throttle.clone(),
+            stopping: self.stopping.clone(),
+            started: false.into(),
+        });
         let common = Arc::new(Common {
-            transports: self.transports.clone(),
+            stores: Arc::clone(&self.stores),
             scope,
             middleware: plan.middleware,
             clock: plan.clock,
             signals: Signals::default(),
-            board: Board::default(),
+            board,
+            monitor: Arc::clone(&monitor),
+            throttle: plan.throttle,
         });
         let mut runners = JoinSet::new();
-        for planned in plan.processors {
-            match (planned.lock.clone(), &locks, &self.keeper) {
-                (Some(lock), Some(locks), Some(keeper)) => {
-                    let candidate = Candidate::new(&common, planned, &lock, locks, plan.on_overrun)?;
-                    runners.spawn(candidate.run(Arc::clone(keeper)));
+        runners.spawn(Arc::clone(&monitor.depths).look(Arc::clone(&common)));
+        for planned in &wanted.processors {
+            let (common, planned) = (Arc::clone(&common), planned.clone());
+            match (planned.lock.clone(), &self.keeper) {
+                (Some(lock), Some(keeper)) => {
+                    runners.spawn(singleton(common, planned, lock, Arc::clone(keeper), plan.on_overrun));
                 }
                 _ => {
-                    runners.spawn(plain(Arc::clone(&common), planned));
+                    runners.spawn(plain(common, planned));
                 }
             }
         }
-        Ok(Running { common, bus, keeper: self.keeper.take(), locks, runners, grace: plan.grace })
-    }
-
-    /// Starts the keeper, if anything needs one, and opens the lock manager on it.
-    async fn open_locks(
-        &mut self,
-        plan: &mut Plan,
-        options: &OpenOptions,
-    ) -> Result<Option<Arc<dyn LockManager>>> {
-        if plan.processors.iter().all(|planned| planned.lock.is_none()) {
-            return Ok(None);
+        for transport in self.stores.transport_names() {
+            let attendant =
+                Attendant::new(&common, &bus, transport, &wanted.processors, plan.warn_unread_after);
+            runners.spawn(attendant.run());
         }
-        let Some(source) = plan.locks.take() else { return Ok(None) };
-        let keeper = self.keeper.insert(Arc::new(Keeper::start()?));
-        let options = options.clone();
-        let locks = keeper.run(async move {
-            let locks = match source {
-                Source::Given(locks) => locks,
-                Source::Url(url, scheme) => match scheme.locks {
-                    Some(open) => open(&url, &options).await?,
-                    None => {
-                        return Err(Error::new(
-                            ErrorKind::Config,
-                            format!("{}:// has no locks", url.scheme()),
-                        ));
-                    }
-                },
-            };
-            locks.initialize().await?;
-            Ok(locks)
-        });
-        locks.await.map(Some).map_err(|error| error.with("what", "the lock manager"))
+        let context = PluginContext {
+            bus: bus.clone(),
+            scope: Arc::clone(&common.scope),
+            stores: Arc::clone(&self.stores),
+            monitor,
+            keeper: self.keeper.clone(),
+            lock_timing: plan.lock_timing,
+            on_overrun: plan.on_overrun,
+            namespace: plan.namespace,
+        };
+        let keeper = self.keeper.clone();
+        let running = Running { common, bus, keeper, runners, plugins, bound, grace: plan.grace };
+        Ok((running, context, openings))
     }
 
     async fn close(self) {
-        close_transports(&self.transports).await;
+        self.stores.close_transports().await;
         if let Some(keeper) = self.keeper {
-            keeper.close_after(Duration::ZERO, close_locks(self.locks)).await;
+            let stores = self.stores;
+            keeper.close_after(Duration::ZERO, async move { stores.close_locks().await }).await;
         }
     }
 }
 
-/// Closes the lock manager, if there is one. To be done in the keeper's runtime.
-pub(super) async fn close_locks(locks: Option<Arc<dyn LockManager>>) {
-    if let Some(locks) = locks {
-        locks.close().await;
-    }
-}
-
-/// Closes transports, each within a second: a dead broker holds nobody up.
-pub(super) async fn close_transports(transports: &Transports) {
-    let close = |(name, transport): (&String, &Arc<dyn Transport>)| {
-        let (name, transport) = (name.clone(), Arc::clone(transport));
-        async move {
-            if tokio::time::timeout(Duration::from_secs(1), transport.close()).await.is_err() {
-                tracing::warn!(target: "bus::host", transport = name, "the transport did not close within a second");
-            }
-        }
+/// Competes for a singleton's lock, as soon as its stores are there, until the host stops.
+async fn singleton(
+    common: Arc<Common>,
+    planned: Planned,
+    lock: PlannedLock,
+    keeper: Arc<Keeper>,
+    on_overrun: OnOverrun,
+) -> PumpEnd {
+    let name = planned.processor.name;
+    let there = async {
+        let locks = common.stores.locks_when_there().await;
+        common.stores.transport_when_there(planned.processor.transport).await?;
+        Ok::<_, Error>(locks)
     };
-    futures_util::future::join_all(transports.iter().map(close)).await;
-}
-
-pub(super) async fn open_transports(
-    sources: &wiring::Transports,
-    options: &OpenOptions,
-) -> Result<Transports> {
-    let mut transports = Transports::new();
-    for (name, source) in sources {
-        let transport = match source {
-            Source::Given(transport) => Arc::clone(transport),
-            Source::Url(url, scheme) => match scheme.transport {
-                Some(open) => open(url, options).await.map_err(|error| error.with("transport", name))?,
-                None => {
-                    return Err(Error::new(
-                        ErrorKind::Config,
-                        format!("{}:// carries no messages", url.scheme()),
-                    ));
-                }
-            },
-        };
-        transports.insert(name.clone(), transport);
-    }
-    Ok(transports)
-}
-
-/// What only the opened stores could tell: their reach, their powers, the leases that the locks can hold.
-fn check_opened(plan: &Plan, transports: &Transports, locks: Option<&LockGuarantees>) -> Result<()> {
-    let mut problems = Vec::new();
-    for planned in &plan.processors {
-        let (processor, settings) = (&planned.processor, &planned.settings);
-        let transport = transport_of(transports, planned)?;
-        problems.extend(wiring::order_kept(processor, settings, &**transport));
-        if let (Some(lock), Some(locks)) = (&planned.lock, locks) {
-            let reach = transport.guarantees().reach;
-            problems.extend(wiring::too_short(
-                processor,
-                locks.reach,
-                &locks.authority,
-                reach,
-                plan.locks_reach,
-            ));
-            let lease = lock.timing.lock_lease();
-            if lease < locks.shortest_lease || lease > locks.longest_lease {
-                problems.push(format!(
-                    "{}: the lock of `{}` lasts {lease:?}, and {} takes {:?} to {:?}: set lock_lease accordingly",
-                    wiring::place(processor), processor.name, locks.authority, locks.shortest_lease, locks.longest_lease
-                ));
-            }
+    let locks = tokio::select! {
+        () = common.signals.stop.cancelled() => return PumpEnd::Clean,
+        locks = there => locks,
+    };
+    match locks.and_then(|locks| Candidate::new(&common, planned, &lock, locks, on_overrun)) {
+        Ok(candidate) => candidate.run(keeper).await,
+        Err(error) => {
+            // Both were looked at when the stores were opened.
+            tracing::error!(target: "bus::host", name, error = ?error, "the singleton cannot be a candidate for its lock");
+            PumpEnd::Failed
         }
     }
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(Error::new(
-            ErrorKind::Wiring,
-            format!("the host does not start:\n  {}", problems.join("\n  ")),
-        )),
-    }
 }
 
-async fn prepare(processors: &[Planned], transports: &Transports) -> Result<()> {
-    for (name, transport) in transports {
-        let endpoints: Vec<_> = processors
-            .iter()
-            .filter(|planned| planned.processor.transport == name)
-            .map(|planned| planned.processor.endpoint.clone())
-            .collect();
-        transport.prepare(&endpoints).await.map_err(|error| error.with("transport", name))?;
-    }
-    Ok(())
-}
-
-/// An endpoint that some fleet reads as a singleton's is not read by a plain processor beside it.
-async fn refuse_bound_endpoints(processors: &[Planned], transports: &Transports) -> Result<()> {
-    for planned in processors.iter().filter(|planned| planned.lock.is_none()) {
-        let processor = &planned.processor;
-        let Some(fencing) = transport_of(transports, planned)?.capabilities().fencing else { continue };
-        let Some(row) = fencing.row(&processor.endpoint).await? else { continue };
-        if !row.bound_for.is_zero() {
-            return Err(Error::new(
-                ErrorKind::Wiring,
-                format!(
-                    "{}: `{}` is no singleton, but {} is being read as a singleton's under the lock {} (bound for another {:.0?}): stop that one, or wait as long if it has been stopped",
-                    wiring::place(processor),
-                    processor.name,
-                    processor.endpoint,
-                    row.lock,
-                    row.bound_for
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn transport_of<'t>(
-    transports: &'t Transports,
-    planned: &Planned,
-) -> Result<&'t Arc<dyn Transport>> {
-    let name = planned.processor.transport;
-    transports
-        .get(name)
-        .ok_or_else(|| Error::new(ErrorKind::UnknownTransport, format!("there is no transport {name:?}")))
-}
-
-/// Looks into the store of the transport of that name.
-pub(super) fn inspect(transports: &Transports, name: &str) -> Result<Arc<dyn Inspect>> {
-    let transport = transports
-        .get(name)
-        .ok_or_else(|| Error::new(ErrorKind::UnknownTransport, format!("there is no transport {name:?}")))?;
-    transport.capabilities().inspect.ok_or_else(|| {
-        Error::new(
-            ErrorKind::Unsupported,
-            format!("the store of the transport {name:?} cannot be looked into"),
-        )
-    })
-}
-
-/// Pumps a plain processor's endpoint until the host stops; a pump that ends before that is replaced.
+/// Pumps a plain processor's endpoint, as soon as its store is there, until the host stops; a pump that ends before that
+/// is replaced.
 async fn plain(common: Arc<Common>, planned: Planned) -> PumpEnd {
     let endpoint = Arc::new(planned.processor.endpoint.clone());
+    tokio::select! {
+        () = common.signals.stop.cancelled() => return PumpEnd::Clean,
+        // That there is no such transport is said when a consumer is to be opened.
+        _ = common.stores.transport_when_there(planned.processor.transport) => {}
+    }
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
     loop {
         let spec = ConsumerSpec::new(Arc::clone(&endpoint), planned.settings.lease);
-        match open(&common, &planned, spec).await {
+        let pulse = spec.pulse.clone();
+        common.board.opens(&planned, common.clock.now());
+        let opened = tokio::select! {
+            () = common.signals.stop.cancelled() => return PumpEnd::Clean,
+            opened = open(&common, &planned, spec) => opened,
+        };
+        match opened {
             Ok(consumer) => {
+                let consumer = (consumer, pulse);
                 let mut pump = common.pump(&planned, &endpoint, consumer, common.signals.clone(), None);
                 let end = pump.join().await;
                 if common.signals.stop.is_cancelled() {
@@ -323,6 +321,7 @@ async fn plain(common: Arc<Common>, planned: Planned) -> PumpEnd {
                 tracing::error!(target: "bus::host", %endpoint, "the pump ended by itself; starting another");
             }
             Err(error) => {
+                common.board.cannot_open(&planned, error.kind());
                 tracing::warn!(target: "bus::host", %endpoint, error = ?error, "cannot open a consumer; trying again")
             }
         }
@@ -340,26 +339,38 @@ pub(super) async fn open(
     spec: ConsumerSpec,
 ) -> Result<Arc<dyn Consumer>> {
     let spec = spec.ordered(planned.settings.order);
-    transport_of(&common.transports, planned)?.consumer(spec).await
+    let transport = common.stores.transport(planned.processor.transport)?;
+    match transport.consumer(spec.clone()).await {
+        // Somebody has removed it since it was prepared: a subscription that seemed to be read by nobody, say.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            transport.prepare(std::slice::from_ref(&*spec.endpoint)).await?;
+            transport.consumer(spec).await
+        }
+        opened => opened,
+    }
 }
 
 impl Common {
-    /// Starts a pump of `planned`.
+    /// Starts a pump of `planned`, whose consumer notes in its pulse that the store answers.
     pub(super) fn pump(
         &self,
         planned: &Planned,
         endpoint: &Arc<Endpoint>,
-        consumer: Arc<dyn Consumer>,
+        (consumer, pulse): (Arc<dyn Consumer>, Pulse),
         signals: Signals,
         term: Option<Term>,
     ) -> Pump {
+        let transport = self.stores.transport(planned.processor.transport);
+        let fenced = transport.is_ok_and(|transport| transport.capabilities().fencing.is_some());
         let pipeline = Pipeline::new(
             Arc::clone(endpoint),
             planned.settings.clone(),
             self.middleware.clone(),
             handler_in(term.clone(), Arc::clone(&planned.processor.handler)),
+            planned.processor.before_dead_letter.clone().map(|hook| hook_in(term.clone(), hook)),
             signals.cut.clone(),
         );
+        let fence = term.as_ref().map(Term::fence);
         let spec = PumpSpec {
             endpoint: Arc::clone(endpoint),
             transport: planned.processor.transport,
@@ -369,11 +380,25 @@ impl Common {
             host: Arc::clone(&self.scope),
             clock: self.clock.clone(),
             term,
+            fenced,
             lock_lease: planned.lock.as_ref().map(|lock| lock.timing.lock_lease()),
+            throttle: self.throttle.clone(),
+            pulse,
         };
         let pump = Pump::start(spec, signals);
-        self.board.post(planned.processor.transport, endpoint, &pump);
+        self.board.pumps(planned, &pump, fence);
         pump
+    }
+}
+
+/// What a pipeline calls before a message is dead-lettered: the hook, unless its term has ended.
+fn hook_in(term: Option<Term>, hook: HookFn) -> HookFn {
+    match term {
+        None => hook,
+        Some(term) => Arc::new(move |delivery, reason, error| match term.check() {
+            Ok(()) => hook(delivery, reason, error),
+            Err(_) => Box::pin(std::future::ready(Verdict::Release)),
+        }),
     }
 }
 

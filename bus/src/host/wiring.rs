@@ -7,16 +7,20 @@ use std::sync::Arc;
 
 use super::Host;
 use super::builder::HostBuilder;
-use super::config::{LocksAt, OnOverrun};
+use super::config::{Config, LockTimes, LocksAt, OnOverrun, OnStoreDown};
+use super::liveness::Addresses;
+use super::plugin::Plugin;
 use crate::clock::Clock;
-use crate::contract::{LockId, LockManager, Reach, Scheme, StoreUrl, Transport};
+use crate::contract::{LeaseRange, LockId, LockManager, Reach, Scheme, StoreUrl, Transport};
 use crate::error::{Error, ErrorKind, Result};
+use crate::message::Endpoint;
 use crate::pipeline::Middleware;
-use crate::processor::Processor;
+use crate::processor::{Processor, Provider};
+use crate::pump::Throttle;
 use crate::registry;
 use crate::scope::Values;
 use crate::settings::{Order, Resolved};
-use crate::singleton::LockTiming;
+use crate::singleton::{DEFAULT_LOCK_LEASE, LockTiming};
 
 /// The transport that messages go to unless they name another.
 pub(super) const DEFAULT: &str = "default";
@@ -29,9 +33,19 @@ pub(super) struct Plan {
     pub(super) locks: Option<Source<dyn LockManager>>,
     pub(super) locks_reach: Option<Reach>,
     pub(super) on_overrun: OnOverrun,
+    pub(super) on_store_down: OnStoreDown,
+    pub(super) store_wait_limit: Option<std::time::Duration>,
+    pub(super) warn_unread_after: std::time::Duration,
     pub(super) processors: Vec<Planned>,
+    pub(super) providers: Vec<Provider>,
     pub(super) values: Values,
     pub(super) middleware: Vec<Arc<dyn Middleware>>,
+    pub(super) plugins: Vec<Arc<dyn Plugin>>,
+    pub(super) addresses: Addresses,
+    pub(super) throttle: Throttle,
+    /// Of locks that plugins compete for.
+    pub(super) lock_timing: LockTiming,
+    pub(super) namespace: Option<String>,
     pub(super) clock: Clock,
     pub(super) grace: std::time::Duration,
 }
@@ -41,7 +55,8 @@ pub(super) type Transports = BTreeMap<String, Source<dyn Transport>>;
 
 /// Something to be opened from its URL, or given.
 pub(super) enum Source<T: ?Sized> {
-    Url(StoreUrl, &'static Scheme),
+    /// The last is where it was written, for people.
+    Url(StoreUrl, &'static Scheme, String),
     Given(Arc<T>),
 }
 
@@ -60,11 +75,29 @@ pub(super) struct PlannedLock {
     pub(super) timing: LockTiming,
 }
 
+impl<T: ?Sized> Source<T> {
+    /// Where the address was written, if it has one.
+    pub(super) fn written(&self) -> Option<String> {
+        match self {
+            Source::Url(.., written) => Some(written.clone()),
+            Source::Given(_) => None,
+        }
+    }
+}
+
 impl Source<dyn Transport> {
     fn reach(&self) -> Reach {
         match self {
-            Source::Url(_, scheme) => scheme.reach,
+            Source::Url(url, scheme, _) => url.stated_reach().unwrap_or(scheme.reach),
             Source::Given(transport) => transport.guarantees().reach,
+        }
+    }
+
+    /// Its address, without secrets.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Source::Url(url, ..) => url.to_string(),
+            Source::Given(transport) => transport.guarantees().store,
         }
     }
 }
@@ -72,14 +105,22 @@ impl Source<dyn Transport> {
 impl Source<dyn LockManager> {
     fn reach(&self) -> Reach {
         match self {
-            Source::Url(_, scheme) => scheme.reach,
+            Source::Url(url, scheme, _) => url.stated_reach().unwrap_or(scheme.reach),
             Source::Given(locks) => locks.guarantees().reach,
         }
     }
 
-    fn shown(&self) -> String {
+    fn leases(&self) -> LeaseRange {
         match self {
-            Source::Url(url, _) => url.to_string(),
+            Source::Url(_, scheme, _) => scheme.leases,
+            Source::Given(locks) => locks.guarantees().leases,
+        }
+    }
+
+    /// Their address, without secrets.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Source::Url(url, ..) => url.to_string(),
             Source::Given(locks) => locks.guarantees().authority,
         }
     }
@@ -120,8 +161,12 @@ pub(super) fn check(builder: HostBuilder) -> Result<Host> {
     for mistake in &builder.mistakes {
         problems.add(mistake);
     }
-    for problem in registry::check(&builder.processors, &builder.values) {
+    let providers = builder.providers();
+    for problem in registry::check_with(&builder.processors, &providers, &builder.values) {
         problems.add(problem);
+    }
+    if builder.leaves_nothing() {
+        problems.add("all processors of this binary are left out, by `only` or `without`");
     }
     let endpoints: Vec<_> = builder.processors.iter().map(|processor| processor.endpoint.clone()).collect();
     for error in builder.config.unknown_processors(&endpoints) {
@@ -132,9 +177,10 @@ pub(super) fn check(builder: HostBuilder) -> Result<Host> {
     let processors = builder
         .processors
         .iter()
-        .filter_map(|processor| planned(&builder, processor, &transports, &mut problems))
+        .filter_map(|processor| planned(&builder, processor, &transports, locks.as_ref(), &mut problems))
         .collect::<Vec<_>>();
     singletons(&builder, &processors, &transports, locks.as_ref(), &mut problems);
+    let lock_timing = of_plugins(&builder, locks.as_ref(), &mut problems);
     problems.into_result()?;
     Ok(Host {
         plan: Plan {
@@ -143,13 +189,27 @@ pub(super) fn check(builder: HostBuilder) -> Result<Host> {
             locks,
             locks_reach: builder.config.locks_reach,
             on_overrun: builder.config.on_overrun,
+            on_store_down: builder.config.on_store_down,
+            store_wait_limit: builder.config.store_wait_limit,
+            warn_unread_after: builder.config.warn_unread_after,
             processors,
+            providers,
             values: builder.values,
             middleware: builder.middleware,
+            plugins: builder.plugins,
+            addresses: Addresses { health: builder.config.health, alive: builder.config.alive },
+            throttle: throttle(&builder.config),
+            lock_timing,
+            namespace: builder.config.namespace.as_ref().map(ToString::to_string),
             clock: builder.clock,
             grace: builder.config.shutdown_grace_period,
         },
     })
+}
+
+fn throttle(config: &Config) -> Throttle {
+    let limit = |limit: Option<u32>| limit.map(|limit| limit as usize);
+    Throttle::new(limit(config.throttle), limit(config.throttle_per_second))
 }
 
 /// The transports alone, for a program that only sends.
@@ -178,10 +238,11 @@ fn transports(builder: &HostBuilder, problems: &mut Problems) -> (Transports, bo
         return (sources, false);
     };
     for (name, url) in configured.urls {
-        let Some(scheme) = problems.take(Scheme::find(url.scheme())) else { continue };
+        let address = builder.config.address_of_transport(name.as_str());
+        let Some(scheme) = problems.take(found(&url, &address)) else { continue };
         if scheme.transport.is_none() {
-            problems.add(format!("transports.{name}: {}:// has locks but carries no messages", url.scheme()));
-        } else if sources.insert(name.to_string(), Source::Url(url, scheme)).is_some() {
+            problems.add(format!("{address}: {}:// has locks but carries no messages", url.scheme()));
+        } else if sources.insert(name.to_string(), Source::Url(url, scheme, address)).is_some() {
             problems.add(format!("the transport {name} is given twice: in code and in the configuration"));
         }
     }
@@ -207,7 +268,7 @@ fn locks(
     let url = match builder.config.locks.as_ref()? {
         LocksAt::Url(url) => url.clone(),
         LocksAt::DefaultTransport => match transports.get(DEFAULT) {
-            Some(Source::Url(url, _)) => url.clone(),
+            Some(Source::Url(url, ..)) => url.clone(),
             None if is_configured(builder, DEFAULT) => return None,
             _ => {
                 problems.add("locks = \"default\" means the store of the transport `default`, which has no URL here: write the locks' own URL");
@@ -215,18 +276,25 @@ fn locks(
             }
         },
     };
-    let scheme = problems.take(Scheme::find(url.scheme()))?;
+    let address = builder.config.address_of_locks();
+    let scheme = problems.take(found(&url, &address))?;
     if scheme.locks.is_none() {
-        problems.add(format!("locks: {}:// carries messages but has no locks", url.scheme()));
+        problems.add(format!("{address}: {}:// carries messages but has no locks", url.scheme()));
         return None;
     }
-    Some(Source::Url(url, scheme))
+    Some(Source::Url(url, scheme, address))
+}
+
+/// The scheme of an address that was written there.
+fn found(url: &StoreUrl, address: &str) -> Result<&'static Scheme> {
+    Scheme::find(url.scheme()).map_err(|error| Error::new(ErrorKind::Config, format!("{address}: {error}")))
 }
 
 fn planned(
     builder: &HostBuilder,
     processor: &Processor,
     transports: &Transports,
+    locks: Option<&Source<dyn LockManager>>,
     problems: &mut Problems,
 ) -> Option<Planned> {
     if !transports.contains_key(processor.transport) && !is_configured(builder, processor.transport) {
@@ -239,30 +307,74 @@ fn planned(
     let in_code = processor.settings.clone();
     let settings =
         problems.take(builder.config.settings_for(&processor.endpoint, processor.singleton, in_code))?;
+    if settings.retention.is_some() && matches!(processor.endpoint, Endpoint::Queue(_)) {
+        problems.add(format!(
+            "{}: `{}` has a retention, and {} is a queue: only a subscription has one, since a command is not dropped because nobody reads it; remove it, or give the commands a time to live",
+            place(processor), processor.name, processor.endpoint
+        ));
+    }
+    // What was given can be asked at once, what has a URL when it is open.
+    if let Some(Source::Given(transport)) = transports.get(processor.transport)
+        && let Some(problem) = retention_kept(processor, &settings, &**transport)
+    {
+        problems.add(problem);
+    }
     let lock = match processor.singleton {
-        true => Some(problems.take(planned_lock(builder, processor))?),
+        true => Some(problems.take(planned_lock(builder, processor, locks))?),
         false => None,
     };
     Some(Planned { processor: processor.clone(), settings, lock })
 }
 
-fn planned_lock(builder: &HostBuilder, processor: &Processor) -> Result<PlannedLock> {
+fn planned_lock(
+    builder: &HostBuilder,
+    processor: &Processor,
+    locks: Option<&Source<dyn LockManager>>,
+) -> Result<PlannedLock> {
     let times = builder.config.lock_times_for(&processor.endpoint);
-    let mut timing = times.lock_lease.map_or_else(LockTiming::default, LockTiming::new);
+    let of_whom = format!("{}: the lock of `{}`", place(processor), processor.name);
+    let timing = timing(times, locks, &of_whom)?;
+    let namespace = builder.config.namespace.as_ref().map(|name| name.as_str());
+    Ok(PlannedLock { id: LockId::of_endpoint(namespace, processor.transport, &processor.endpoint), timing })
+}
+
+/// The times of a lock, if they fit together and the lock manager takes them.
+fn timing(times: LockTimes, locks: Option<&Source<dyn LockManager>>, of_whom: &str) -> Result<LockTiming> {
+    let leases = locks.map(Source::leases);
+    let lease = times.lock_lease.or(leases.map(|leases| leases.default)).unwrap_or(DEFAULT_LOCK_LEASE);
+    let refused = |why: &dyn fmt::Display| Error::new(ErrorKind::Config, format!("{of_whom}: {why}"));
+    if let Some((locks, leases)) = locks.zip(leases).filter(|(_, leases)| !leases.contains(lease)) {
+        return Err(refused(&format_args!(
+            "lock_lease is {lease:?}, and the locks at {} take {leases}: set it within that",
+            locks.shown()
+        )));
+    }
+    let mut timing = LockTiming::new(lease);
     if let Some(every) = times.lock_renew_every {
         timing = timing.renew_every(every);
     }
     if let Some(timeout) = times.lock_try_timeout {
         timing = timing.try_timeout(timeout);
     }
-    let timing = timing.checked().map_err(|error| {
-        Error::new(
-            ErrorKind::Config,
-            format!("{}: the lock of `{}`: {error}", place(processor), processor.name),
-        )
-    })?;
-    let namespace = builder.config.namespace.as_ref().map(|name| name.as_str());
-    Ok(PlannedLock { id: LockId::of_endpoint(namespace, processor.transport, &processor.endpoint), timing })
+    timing.checked().map_err(|error| refused(&error))
+}
+
+/// The times of the locks that plugins compete for, who need a lock manager as singletons do.
+fn of_plugins(
+    builder: &HostBuilder,
+    locks: Option<&Source<dyn LockManager>>,
+    problems: &mut Problems,
+) -> LockTiming {
+    let Some(plugin) = builder.plugins.iter().find(|plugin| plugin.needs_locks()) else {
+        return LockTiming::default();
+    };
+    let of_whom = format!("the locks of the plugin `{}`", plugin.name());
+    if locks.is_none() && builder.config.locks.is_none() {
+        problems.add(format!(
+            "{of_whom}: there is no lock manager; write locks = \"default\", or see what singletons need"
+        ));
+    }
+    problems.take(timing(builder.config.lock_times(), locks, &of_whom)).unwrap_or_default()
 }
 
 /// A singleton needs a lock manager, and one that reaches as far as its messages.
@@ -324,6 +436,25 @@ pub(super) fn order_kept(
             processor.transport
         )
     })
+}
+
+/// Whether the retention that a processor asks for can be had from its transport: one that is not kept would have the
+/// subscription collect for ever, unseen.
+pub(super) fn retention_kept(
+    processor: &Processor,
+    settings: &Resolved,
+    transport: &dyn Transport,
+) -> Option<String> {
+    // That a queue has none is said apart.
+    let is_subscription = matches!(processor.endpoint, Endpoint::Subscription { .. });
+    (settings.retention.is_some() && is_subscription && transport.capabilities().readers.is_none()).then(
+        || {
+            format!(
+                "{}: `{}` has a retention, which the transport {:?} cannot keep: it does not tell who reads its subscriptions, and sweeps none; remove the retention, or give the events a time to live",
+                place(processor), processor.name, processor.transport
+            )
+        },
+    )
 }
 
 /// Where a processor stands in the user's source.

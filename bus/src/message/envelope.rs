@@ -24,6 +24,27 @@ impl MessageId {
         MessageId(Uuid::now_v7())
     }
 
+    /// The id of a message that follows from this one: the same for the same `name` each time, so that what a handler
+    /// sends again at its next attempt is recognised by whoever receives it.
+    ///
+    /// The subscriptions of an event see the same id: give each of their handlers names of its own, and each message that
+    /// one handler sends.
+    ///
+    /// A UUID of version 5 (RFC 9562), with this id as its namespace.
+    ///
+    /// ```
+    /// use bus::MessageId;
+    ///
+    /// let order = MessageId::fresh();
+    /// assert_eq!(order.derive("ship"), order.derive("ship"));
+    /// assert_ne!(order.derive("ship"), order.derive("bill"));
+    /// assert_ne!(order.derive("ship"), MessageId::fresh().derive("ship"));
+    /// ```
+    #[must_use]
+    pub fn derive(&self, name: &str) -> Self {
+        MessageId(Uuid::new_v5(&self.0, name.as_bytes()))
+    }
+
     /// The UUID itself.
     pub const fn as_uuid(&self) -> &Uuid {
         &self.0
@@ -91,6 +112,11 @@ impl Envelope {
             time_to_live: None,
             body: body.into(),
         }
+    }
+
+    /// How many bytes it has, headers included: what it takes in memory, and on the way.
+    pub fn bytes(&self) -> usize {
+        self.message_type.len() + self.headers.bytes() + self.body.len()
     }
 
     /// Whether its time to live has passed.

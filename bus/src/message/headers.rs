@@ -4,13 +4,21 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Text beside the body, by name. Names are compared as they are written; those that begin with `bus-` and
-/// `traceparent`, `tracestate` and `baggage` (W3C Trace Context) are set by the bus itself.
+/// Text beside the body, by name: any text, also with line breaks and NUL in it. Names are compared as they are written;
+/// those that begin with `bus-`, `content-type`, and `traceparent`, `tracestate` and `baggage` (W3C Trace Context) are set
+/// by the bus itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Headers(BTreeMap<String, String>);
 
 impl Headers {
+    /// How many bytes all names and values of a message may have together: 32 KiB, the bus's own headers included. The
+    /// same for every store, so that a program can change its store: some keep headers where there is room for little
+    /// more.
+    pub const MAX_BYTES: usize = 32 * 1024;
+    /// The media type of the body ([`Message::CONTENT_TYPE`](crate::Message::CONTENT_TYPE)) where that is not JSON. A
+    /// processor refuses a message that is said to be encoded in another way than its own.
+    pub const CONTENT_TYPE: &str = "content-type";
     /// The fence of the singleton's term in which a message was sent.
     pub const FENCE: &str = "bus-fence";
     /// The W3C trace context of the sender.
@@ -46,6 +54,11 @@ impl Headers {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// How many bytes all names and values have together.
+    pub fn bytes(&self) -> usize {
+        self.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 
     /// Whether there are none.

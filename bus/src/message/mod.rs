@@ -27,7 +27,7 @@ pub trait Message: Serialize + DeserializeOwned + Send + Sync + 'static {
     const TYPE: &'static str;
     /// The name of the transport that carries it.
     const TRANSPORT: &'static str = "default";
-    /// The media type of the encoded body.
+    /// The media type of the encoded body. A processor refuses a message that says that it has another one.
     const CONTENT_TYPE: &'static str = "application/json";
 
     /// The message as bytes.

@@ -1,8 +1,8 @@
 //! Runs a delivery to a verdict, through the layers that every message passes and the middleware that users add.
 //!
 //! From the outside in: [`layers::span`] (a span for the run), [`layers::scope`] (values disposed of at the end),
-//! [`layers::dead_letter`] (how often is too often, and when to try again), user middleware in the order given,
-//! [`layers::panics`] (a panic is a failure), [`layers::deadline`] (time-out and cut), the handler. The built-in layers
+//! [`layers::dead_letter`] (how often is too often, and when to try again) and [`layers::before_dead_letter`] (what the
+//! processor has done then), user middleware in the order given, [`layers::panics`] (a panic is a failure), [`layers::deadline`] (time-out and cut), the handler. The built-in layers
 //! are plain functions around one future, so that they cost no allocation; only middleware is called through `dyn`.
 //!
 //! A pipeline returns a value and holds no consumer: nothing but the pump can settle a message.
@@ -12,12 +12,14 @@ pub mod layers;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::contract::BoxFuture;
 use crate::message::{Delivery, Endpoint, Verdict};
 use crate::settings::Resolved;
+use layers::before_dead_letter::{HookFn, Prepared};
 
 /// Sees every message on its way to the handler, and its verdict on the way back.
 ///
@@ -27,8 +29,7 @@ use crate::settings::Resolved;
 /// Implemented for every `async fn(Delivery, Next) -> Verdict`:
 ///
 /// ```
-/// use bus::message::{Delivery, Verdict};
-/// use bus::pipeline::{Middleware, Next};
+/// use bus::prelude::*;
 ///
 /// async fn refuse_strangers(delivery: Delivery, next: Next) -> Verdict {
 ///     if delivery.envelope.headers.get("tenant").is_none() {
@@ -36,7 +37,7 @@ use crate::settings::Resolved;
 ///     }
 ///     next.run(delivery).await
 /// }
-/// # fn check(_: impl Middleware) {}
+/// # fn check(_: impl bus::pipeline::Middleware) {}
 /// # check(refuse_strangers);
 /// ```
 pub trait Middleware: Send + Sync + 'static {
@@ -93,6 +94,7 @@ struct Core {
     settings: Resolved,
     middleware: Vec<Arc<dyn Middleware>>,
     handler: HandlerFn,
+    before_dead_letter: Option<HookFn>,
     cut: CancellationToken,
 }
 
@@ -110,16 +112,24 @@ impl Core {
 }
 
 impl Pipeline {
-    /// A pipeline for `endpoint`. Whoever fires `cut` makes each run that is under way be dropped, with
+    /// A pipeline for `endpoint`. `before_dead_letter` is called when a verdict is a dead letter. Whoever fires `cut` makes each run that is under way be dropped, with
     /// [`Verdict::Release`].
     pub fn new(
         endpoint: Arc<Endpoint>,
         settings: Resolved,
         middleware: Vec<Arc<dyn Middleware>>,
         handler: HandlerFn,
+        before_dead_letter: Option<HookFn>,
         cut: CancellationToken,
     ) -> Self {
-        Pipeline { core: Arc::new(Core { endpoint, settings, middleware, handler, cut }) }
+        Pipeline { core: Arc::new(Core { endpoint, settings, middleware, handler, before_dead_letter, cut }) }
+    }
+
+    /// How long a run may take; what goes on after that has not let itself be dropped.
+    pub fn longest(&self) -> Duration {
+        let limit = self.core.settings.message_lock_timeout;
+        let hook = self.core.before_dead_letter.as_ref().map_or(Duration::ZERO, |_| limit);
+        layers::deadline::longest(limit).saturating_add(hook)
     }
 
     /// Runs a delivery to its verdict. Never panics for a panic of user code; a `Retry` comes back with its `after`
@@ -130,6 +140,7 @@ impl Pipeline {
         let attempt = layers::dead_letter::Attempt::of(&delivery);
         let scope = delivery.scope.clone();
         let id = delivery.envelope.id;
+        let hook = core.before_dead_letter.as_ref().map(|hook| Prepared::new(hook, &delivery));
         let verdict = if core.middleware.is_empty() {
             layers::span::within(span, core.call(delivery)).await
         } else {
@@ -137,8 +148,12 @@ impl Pipeline {
             let run = layers::panics::caught("a middleware", || next.run(delivery));
             layers::span::within(span, run).await
         };
+        let verdict = layers::dead_letter::judge(verdict, attempt, &core.settings, &core.endpoint, id);
+        if let Some(hook) = hook {
+            hook.run(&verdict, core.settings.message_lock_timeout, &core.cut).await;
+        }
         layers::scope::finish(&scope);
-        layers::dead_letter::judge(verdict, attempt, &core.settings, &core.endpoint, id)
+        verdict
     }
 }
 

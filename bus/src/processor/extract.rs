@@ -19,9 +19,7 @@ use crate::singleton::Term;
 /// every `C`; one that needs a singleton asks for `C: HasTerm`.
 ///
 /// ```
-/// use bus::message::Delivery;
 /// use bus::prelude::*;
-/// use bus::processor::Extract;
 ///
 /// struct Tenant(String);
 ///
@@ -136,6 +134,8 @@ impl<T> Scoped<T> {
 }
 
 /// How often the message has been claimed, this time included. More than 1 says that it may have been worked on before.
+/// 1 does not say the contrary: a dead letter that was put back begins at 1 again, and so does a second copy that its
+/// sender sent with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryCount(pub u32);
 

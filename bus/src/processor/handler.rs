@@ -12,7 +12,7 @@ use super::extract::{Extract, Requirement, not_provided};
 use super::refuse::{NAME_RULE, require};
 use crate::error::{Directive, Error, ErrorKind, Result};
 use crate::message::name::{ConstName, why_invalid};
-use crate::message::{Command, Delivery, Endpoint, Event, Message, Verdict};
+use crate::message::{Command, Delivery, Endpoint, Envelope, Event, Headers, Message, Verdict};
 
 /// A processor as the pump calls it: its types are forgotten.
 pub trait Handler: Send + Sync {
@@ -29,6 +29,7 @@ pub struct Source<M> {
     pub(super) endpoint: ConstEndpoint,
     pub(super) transport: &'static str,
     pub(super) message_type: &'static str,
+    content_type: &'static str,
     decode: fn(&[u8]) -> Result<M>,
 }
 
@@ -71,8 +72,41 @@ impl<M> Source<M> {
         M: Message,
     {
         let _ = name(M::TRANSPORT, "its `TRANSPORT`");
-        Source { endpoint, transport: M::TRANSPORT, message_type: M::TYPE, decode: M::decode }
+        Source {
+            endpoint,
+            transport: M::TRANSPORT,
+            message_type: M::TYPE,
+            content_type: M::CONTENT_TYPE,
+            decode: M::decode,
+        }
     }
+}
+
+impl<M> Source<M> {
+    /// The message in an envelope. One that is said to be encoded in another way than ours is not even tried: some
+    /// encodings make something of any bytes. Whoever says nothing is taken to have written it as we read it.
+    pub(super) fn message(&self, envelope: &Envelope) -> Result<M> {
+        let message = match envelope.headers.get(Headers::CONTENT_TYPE) {
+            Some(said) if !is_same_media_type(said, self.content_type) => Err(Error::new(
+                ErrorKind::Decode,
+                "the message is encoded in another way than this processor reads",
+            )
+            .with("type", self.message_type)
+            .with("reads", self.content_type)
+            .caused_by(format!("its content-type is {said:?}"))),
+            _ => (self.decode)(&envelope.body),
+        };
+        match envelope.message_type == self.message_type {
+            true => message,
+            false => message.map_err(|error| error.with("sent as", &envelope.message_type)),
+        }
+    }
+}
+
+/// Whether two media types are the same, parameters (`; charset=utf-8`) aside.
+fn is_same_media_type(one: &str, other: &str) -> bool {
+    let essence = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    one == other || essence(one) == essence(other)
 }
 
 /// Judges a name of a message whose traits were implemented by hand; the derives judge theirs at the literal.
@@ -275,11 +309,11 @@ where
     R: 'static,
 {
     fn call(&self, delivery: Delivery) -> BoxFuture<'static, Verdict> {
-        let decode = self.source.decode;
+        let source = self.source;
         let outcome = self.outcome;
         let function = self.function.clone();
         Box::pin(async move {
-            let message = match decode(&delivery.envelope.body) {
+            let message = match source.message(&delivery.envelope) {
                 Ok(message) => message,
                 Err(error) => {
                     return Verdict::DeadLetter { reason: "undecodable".to_owned(), error: Some(error) };

@@ -4,20 +4,24 @@
 //! arguments is made. From that comes a [`Handler`], which turns a [`Delivery`](crate::message::Delivery) into a
 //! [`Verdict`]: decode, extract, call, map the result.
 
+mod before_dead_letter;
 mod extract;
 pub(crate) mod handler;
 pub(crate) mod provide;
 pub(crate) mod refuse;
 
+use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+pub use before_dead_letter::{BeforeDeadLetter, DeadLettering};
 pub use extract::{DeliveryCount, Dep, Extract, HasTerm, Plain, Requirement, Scoped, Singleton};
 pub use handler::{Handler, Outcome};
 pub use provide::{FromHost, Provider};
 
 use crate::message::{Endpoint, Verdict};
+use crate::pipeline::layers::before_dead_letter::HookFn;
 use crate::settings::{Order, Resolved, Tuned};
 use handler::{Args, Source, Typed};
 
@@ -35,14 +39,22 @@ pub struct About {
     pub file: &'static str,
     /// The line it is on.
     pub line: u32,
+    /// The identity of the function's own type: every function has one that no other has.
+    pub function: TypeId,
 }
 
 impl About {
-    /// What the macros know about a function.
+    /// What the macros know about `function`.
     #[doc(hidden)]
-    pub fn new(name: &'static str, module_path: &'static str, file: &'static str, line: u32) -> Self {
+    pub fn new<F: 'static>(
+        _function: &F,
+        name: &'static str,
+        module_path: &'static str,
+        file: &'static str,
+        line: u32,
+    ) -> Self {
         let krate = module_path.split("::").next().unwrap_or(module_path);
-        About { name, krate, module_path, file, line }
+        About { name, krate, module_path, file, line, function: TypeId::of::<F>() }
     }
 }
 
@@ -60,6 +72,8 @@ pub struct Processor {
     pub file: &'static str,
     /// The line it is on.
     pub line: u32,
+    /// The identity of the function's own type: every function has one that no other has.
+    pub function: TypeId,
     /// Where its messages are received from.
     pub endpoint: Endpoint,
     /// The name of the transport that carries them.
@@ -76,6 +90,8 @@ pub struct Processor {
     pub requires: Vec<Requirement>,
     /// The function itself.
     pub handler: Arc<dyn Handler>,
+    /// What is called before one of its messages is dead-lettered, where something is.
+    pub before_dead_letter: Option<HookFn>,
 }
 
 impl fmt::Debug for Processor {
@@ -92,6 +108,7 @@ impl fmt::Debug for Processor {
             .field("settings", &self.settings)
             .field("settings_name", &self.settings_name)
             .field("requires", &self.requires)
+            .field("before_dead_letter", &self.before_dead_letter.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -137,6 +154,7 @@ impl Processor {
             module_path: about.module_path,
             file: about.file,
             line: about.line,
+            function: about.function,
             endpoint: source.endpoint.into(),
             transport: source.transport,
             message_type: source.message_type,
@@ -145,6 +163,20 @@ impl Processor {
             settings_name: tuning.settings_name,
             requires: args.requires(),
             handler: Arc::new(Typed { source, args: PhantomData::<fn() -> A>, function, outcome }),
+            before_dead_letter: None,
         }
+    }
+
+    /// What `#[processor]` calls for `before_dead_letter = function`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn before_dead_letter<C, M, Arguments, F>(mut self, source: Source<M>, function: F) -> Self
+    where
+        M: Send + 'static,
+        F: BeforeDeadLetter<M, C, Arguments>,
+    {
+        self.requires.extend(F::requires());
+        self.before_dead_letter = Some(before_dead_letter::erased(source, function));
+        self
     }
 }

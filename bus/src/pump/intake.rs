@@ -1,26 +1,43 @@
 //! Claims what there is room for and hands it to the workers.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
+use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
 use super::{Job, Shared, report, worker};
-use crate::contract::BoxFuture;
 use crate::error::{Error, ErrorKind};
 use crate::message::{Delivery, Verdict};
 use crate::reconnect::Backoff;
 use crate::scope::Scope;
 
-/// Runs until the pump is told to stop, then gives back what has not been started and waits for what has.
-pub(super) async fn run(shared: Arc<Shared>, jobs: Sender<Job>, queue: Receiver<Job>) {
+/// However long the store was away, it is asked again this soon: messages are processed within seconds of its return.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Runs until the pump is told to stop, then gives back what has not been started and waits for what has. `false` if it
+/// ended because its endpoint is gone: whoever opens a consumer makes it again.
+pub(super) async fn run(shared: Arc<Shared>, jobs: Sender<Job>, queue: Receiver<Job>) -> bool {
     let mut workers = JoinSet::new();
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
+    let mut backoff = Backoff::new(Duration::from_millis(100), LONGEST_PAUSE);
+    let (mut panicked, mut is_there) = (None, true);
     while let Some(room) = room(&shared).await {
-        match receive(&shared, room).await {
+        let vitals = &shared.vitals;
+        vitals.receive.begins(shared.spec.clock.now());
+        let received = match receive(&shared, room).await {
+            Ok(received) => received,
+            Err(panic) => {
+                panicked = Some(panic);
+                break;
+            }
+        };
+        match received {
             Ok(batch) => {
+                vitals.received(batch.len(), shared.spec.clock.now());
                 backoff.reset();
                 for delivery in batch {
                     hand_on(&shared, &jobs, delivery);
@@ -32,14 +49,32 @@ pub(super) async fn run(shared: Arc<Shared>, jobs: Sender<Job>, queue: Receiver<
                 tracing::warn!(target: "bus::pump", endpoint = %shared.spec.endpoint, fence = shared.fence(), error = %error, "the term is over: nothing more is claimed");
                 shared.signals.stop.cancelled().await;
             }
-            Err(error) => wait_out(&shared, &mut backoff, &error).await,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                tracing::warn!(target: "bus::pump", endpoint = %shared.spec.endpoint, error = %error, "what is read is gone");
+                is_there = false;
+                break;
+            }
+            Err(error) => {
+                vitals.receive.fails(error.kind());
+                wait_out(&shared, &mut backoff, &error).await;
+            }
         }
+    }
+    match &panicked {
+        None => shared.vitals.receive.ends(),
+        // Nothing is received until what runs has ended.
+        Some(_) => shared.vitals.receive.fails(ErrorKind::Internal),
     }
     jobs.close();
     give_back(&shared, &queue);
     while let Some(ended) = workers.join_next().await {
-        report(&shared, ended);
+        report(&shared, &ended);
     }
+    // Only now: that the pump has failed means that nothing of it runs any more.
+    if let Some(panic) = panicked {
+        resume_unwind(panic);
+    }
+    is_there
 }
 
 /// Waits until something may be claimed, and answers how much; `None` when the pump is to stop.
@@ -67,10 +102,14 @@ async fn room(shared: &Shared) -> Option<usize> {
     }
 }
 
+/// What a backend said when it panicked.
+type Panic = Box<dyn Any + Send>;
+
 /// One call of `receive`, never dropped: it is told to return instead.
-async fn receive(shared: &Shared, room: usize) -> Result<Vec<Delivery>, Error> {
+async fn receive(shared: &Shared, room: usize) -> Result<Result<Vec<Delivery>, Error>, Panic> {
     let stop = shared.signals.stop.child_token();
-    let mut call: BoxFuture<'_, _> = shared.spec.consumer.receive(room, &stop);
+    let call = AssertUnwindSafe(async { shared.spec.consumer.receive(room, &stop).await }).catch_unwind();
+    let mut call = std::pin::pin!(call);
     let Some(term) = &shared.spec.term else { return call.await };
     tokio::select! {
         biased;
@@ -88,14 +127,19 @@ fn hand_on(shared: &Shared, jobs: &Sender<Job>, mut delivery: Delivery) {
     }
     let claimed_at = delivery.claimed_at.unwrap_or_else(|| shared.spec.clock.now());
     let key = shared.claims.add(&delivery, claimed_at + shared.spec.settings.lease);
-    shared.open.fetch_add(1, Ordering::AcqRel);
+    let bytes = delivery.envelope.bytes();
+    shared.waits(bytes);
     // The channel is unbounded and closed by this task alone.
-    let _ = jobs.try_send(Job { key, delivery });
+    let _ = jobs.try_send(Job { key, bytes, delivery });
 }
 
 /// Starts workers until there are enough for what waits, `max_concurrent_calls` at most.
 fn grow(shared: &Arc<Shared>, workers: &mut JoinSet<()>, queue: &Receiver<Job>) {
     let wanted = shared.open.load(Ordering::Acquire).min(shared.spec.settings.max_concurrent_calls);
+    // One that has ended before its time has told why by its panic.
+    while let Some(ended) = workers.try_join_next() {
+        report(shared, &ended);
+    }
     while workers.len() < wanted {
         workers.spawn(worker::run(Arc::clone(shared), queue.clone()));
     }
@@ -104,6 +148,7 @@ fn grow(shared: &Arc<Shared>, workers: &mut JoinSet<()>, queue: &Receiver<Job>) 
 /// Releases what no worker has taken yet, so that another process can have it at once.
 fn give_back(shared: &Shared, queue: &Receiver<Job>) {
     while let Ok(job) = queue.try_recv() {
+        shared.waits_no_more(job.bytes);
         shared.judged(job.key, job.delivery.envelope.id, Verdict::Release);
     }
 }

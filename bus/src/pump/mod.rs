@@ -2,10 +2,12 @@
 //!
 //! A pump is four kinds of task around one table of `claims`:
 //!
-//! * `intake` claims what there is room for and hands it to the workers;
+//! * `intake` claims what there is room for, by halves, and hands it to the workers;
 //! * `worker`s run the pipeline, one message at a time each, as many as `max_concurrent_calls`;
 //! * `settling` ends claims, whatever is ready in one batch;
 //! * `keeping` extends all claims in one call, a few times a lease.
+//!
+//! They note in `vitals` whether the store answers; `throttle` is what they share with the host's other pumps.
 //!
 //! None of them but the workers runs user code, so a handler that blocks its thread delays no claim's extension as long
 //! as one thread is free. Stopping: intake ends and gives back what has not been started; the workers end with what
@@ -15,6 +17,8 @@ mod claims;
 mod intake;
 mod keeping;
 mod settling;
+mod throttle;
+mod vitals;
 mod worker;
 
 use std::fmt;
@@ -26,8 +30,8 @@ use tokio::sync::{Notify, RwLock, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::Clock;
-use crate::contract::{Consumer, FenceGuard};
+use crate::clock::{BootInstant, Clock};
+use crate::contract::{Beat, Consumer, FenceGuard, Pulse};
 use crate::error::{Error, ErrorKind};
 use crate::message::{Delivery, Endpoint, MessageId, Verdict};
 use crate::pipeline::Pipeline;
@@ -35,7 +39,11 @@ use crate::scope::HostScope;
 use crate::settings::Resolved;
 use crate::singleton::Term;
 
+pub use throttle::Throttle;
+pub use vitals::Unanswered;
+
 use claims::{Claims, Key, Running};
+use vitals::Vitals;
 
 /// How a pump is told to come to an end. Cheap to clone.
 ///
@@ -72,9 +80,24 @@ pub struct PumpSpec {
     pub clock: Clock,
     /// A singleton's term.
     pub term: Option<Term>,
+    /// Whether the store itself refuses what is done under a term that is over. Where it cannot, what such a run has come
+    /// to is discarded here, by the term's clock, and its claims are not kept alive.
+    pub fenced: bool,
     /// How long a singleton's lock lasts unless renewed. Its claims are extended often enough for the endpoint to stay
     /// bound to the lock, however long a run takes.
     pub lock_lease: Option<Duration>,
+    /// What is shared with other pumps.
+    pub throttle: Throttle,
+    /// Where the consumer notes that its store answers.
+    pub pulse: Pulse,
+}
+
+impl PumpSpec {
+    /// The shorter one of what each extension prolongs: the claims and, for a singleton, the endpoint's bond to the lock.
+    fn shortest_lease(&self) -> Duration {
+        let lease = self.settings.lease;
+        self.lock_lease.map_or(lease, |lock_lease| lease.min(lock_lease))
+    }
 }
 
 /// How a pump ended.
@@ -84,14 +107,20 @@ pub enum PumpEnd {
     Clean,
     /// These messages' runs were dropped.
     Cut(Vec<MessageId>),
-    /// The pump itself came to grief, by a panic of its backend or a defect of its own. Nothing runs any more; what was
+    /// The pump itself came to grief, by a panic of its backend or a defect of its own, or what it reads is gone. Nothing runs any more; what was
     /// not settled comes back when its claims run out.
     Failed,
 }
 
+/// How many bytes of messages may wait for a worker, whatever `prefetch_count` says: nothing more is claimed while there
+/// are as many. What runs is not counted, so that this never keeps a worker idle.
+const WAITING_BYTES: usize = 64 << 20;
+
 /// A message on its way to a worker.
 struct Job {
     key: Key,
+    /// How many bytes it has, counted while it waits.
+    bytes: usize,
     delivery: Delivery,
 }
 
@@ -108,22 +137,25 @@ struct Shared {
     signals: Signals,
     claims: Claims,
     running: Arc<Running>,
+    vitals: Arc<Vitals>,
     cut: parking_lot::Mutex<Vec<MessageId>>,
     /// Claimed and not yet run to a verdict.
     open: AtomicUsize,
+    /// The bytes of what no worker has taken yet.
+    waiting_bytes: AtomicUsize,
     /// Run to a verdict and not yet settled.
     unsettled: AtomicUsize,
-    /// Something of the two counts above became less.
+    /// Something of the counts above became less.
     room: Notify,
     /// Held by each run, exclusively by one that is made alone.
-    alone: RwLock<()>,
+    alone: Arc<RwLock<()>>,
     verdicts: mpsc::UnboundedSender<Judged>,
 }
 
 /// A pump that has been started.
 pub struct Pump {
     shared: Arc<Shared>,
-    tasks: JoinSet<()>,
+    tasks: JoinSet<bool>,
     settling: JoinSet<()>,
 }
 
@@ -135,16 +167,19 @@ impl Pump {
         // Unbounded, yet never longer than the claims held: intake stops when verdicts pile up.
         let (verdicts, judged) = mpsc::unbounded_channel();
         let (jobs, queue) = async_channel::unbounded();
+        let vitals = Arc::new(Vitals::of(spec.pulse.clone()));
         let shared = Arc::new(Shared {
             spec,
             signals,
             claims: Claims::default(),
             running: Arc::default(),
+            vitals,
             cut: parking_lot::Mutex::default(),
             open: AtomicUsize::new(0),
+            waiting_bytes: AtomicUsize::new(0),
             unsettled: AtomicUsize::new(0),
             room: Notify::new(),
-            alone: RwLock::new(()),
+            alone: Arc::default(),
             verdicts,
         });
         let mut tasks = JoinSet::new();
@@ -157,7 +192,11 @@ impl Pump {
 
     /// A view of the pump that outlives it.
     pub fn view(&self) -> PumpView {
-        PumpView { running: Arc::clone(&self.shared.running) }
+        PumpView {
+            running: Arc::clone(&self.shared.running),
+            vitals: Arc::clone(&self.shared.vitals),
+            places: self.shared.spec.settings.max_concurrent_calls,
+        }
     }
 
     /// Waits until the pump has come to its end: after [`Signals::stop`], when all that was started has ended and is
@@ -174,7 +213,7 @@ impl Pump {
             sound = drained => sound,
             // These two go on until they are told to end: without one of them no claim is settled, or kept alive.
             Some(ended) = self.settling.join_next() => {
-                report(shared, ended);
+                report(shared, &ended);
                 shared.signals.stop.cancel();
                 join_all(shared, &mut self.tasks).await;
                 false
@@ -191,11 +230,11 @@ impl Pump {
 }
 
 /// Waits for all of them; `false` if one did not end as it should.
-async fn join_all(shared: &Shared, tasks: &mut JoinSet<()>) -> bool {
+async fn join_all(shared: &Shared, tasks: &mut JoinSet<bool>) -> bool {
     let mut sound = true;
     while let Some(ended) = tasks.join_next().await {
-        sound &= ended.is_ok();
-        report(shared, ended);
+        report(shared, &ended);
+        sound &= ended.unwrap_or(false);
     }
     sound
 }
@@ -204,12 +243,59 @@ async fn join_all(shared: &Shared, tasks: &mut JoinSet<()>) -> bool {
 #[derive(Clone)]
 pub struct PumpView {
     running: Arc<Running>,
+    vitals: Arc<Vitals>,
+    places: usize,
 }
 
 impl PumpView {
     /// The messages whose runs are under way.
     pub fn running(&self) -> Vec<MessageId> {
         self.running.ids()
+    }
+
+    /// How many runs are under way.
+    pub fn in_flight(&self) -> usize {
+        self.running.len()
+    }
+
+    /// How many runs in a row have failed.
+    pub fn failed_runs(&self) -> u32 {
+        self.vitals.failed_runs()
+    }
+
+    /// How many runs go on past their time.
+    pub(crate) fn stuck(&self) -> usize {
+        self.running.stuck()
+    }
+
+    /// Whether every place is taken by a run that goes on past its time: nothing will be run any more.
+    pub fn is_stuck(&self) -> bool {
+        self.running.stuck() >= self.places
+    }
+
+    /// When the store last answered a claim, be it with nothing.
+    pub fn last_fetch(&self) -> Option<BootInstant> {
+        self.vitals.last_fetch()
+    }
+
+    /// What the consumer noted last.
+    pub fn last_beat(&self) -> Option<Beat> {
+        self.vitals.pulse.last()
+    }
+
+    /// Claiming, as far as it is not answered. Nothing, while there is no room for more.
+    pub fn receiving(&self) -> Unanswered {
+        self.vitals.receive.unanswered()
+    }
+
+    /// Settling, as far as it is not answered.
+    pub fn settling(&self) -> Unanswered {
+        self.vitals.settle.unanswered()
+    }
+
+    /// Extending, as far as it is not answered.
+    pub fn extending(&self) -> Unanswered {
+        self.vitals.extend.unanswered()
     }
 }
 
@@ -220,14 +306,22 @@ impl fmt::Debug for PumpView {
 }
 
 /// A panic in one of the pump's own tasks is a defect of ours or of a backend: said aloud.
-fn report(shared: &Shared, ended: Result<(), tokio::task::JoinError>) {
+fn report<T>(shared: &Shared, ended: &Result<T, tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(target: "bus::pump", endpoint = %shared.spec.endpoint, %error, "a task of the pump ended unexpectedly");
     }
 }
 
 impl Shared {
-    /// How many messages may be claimed now.
+    /// With more messages open than this nothing is claimed: half of what may wait for a worker still waits.
+    fn low_water(&self) -> usize {
+        let settings = &self.spec.settings;
+        settings.max_concurrent_calls + settings.prefetch_count / 2
+    }
+
+    /// How many messages may be claimed now: about half of what may be open, so that the one half runs while the store
+    /// is asked for the other. Asked for whatever there is room for, as soon as there is, the store would be at very
+    /// many, with nothing left to run meanwhile, and at very few in turns.
     fn room(&self) -> usize {
         let settings = &self.spec.settings;
         let slots = settings.max_concurrent_calls + settings.prefetch_count;
@@ -235,20 +329,39 @@ impl Shared {
         if self.spec.term.is_some() {
             // A singleton's next message starts only when the verdict on the last one is confirmed by the store.
             slots.saturating_sub(open + unsettled)
-        } else if unsettled > slots {
-            // The store takes verdicts more slowly than we run: no use in claiming more.
+        } else if open > self.low_water()
+            || unsettled > slots
+            || self.waiting_bytes.load(Ordering::Acquire) >= WAITING_BYTES
+        {
+            // There is enough; or the store takes verdicts, or the workers take messages, more slowly than they come.
             0
         } else {
-            slots.saturating_sub(open)
+            let half = slots.div_ceil(2).max(settings.max_concurrent_calls);
+            slots.saturating_sub(open).min(half)
+        }
+    }
+
+    /// A message waits for a worker.
+    fn waits(&self, bytes: usize) {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        self.waiting_bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// A worker has taken a message, or it has been given back.
+    fn waits_no_more(&self, bytes: usize) {
+        if self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel) >= WAITING_BYTES {
+            self.room.notify_one();
         }
     }
 
     /// A verdict has been reached.
     fn judged(&self, key: Key, id: MessageId, verdict: Verdict) {
+        self.claims.judged(key);
         // In this order, so that the claim is counted at every moment.
         self.unsettled.fetch_add(1, Ordering::AcqRel);
-        self.open.fetch_sub(1, Ordering::AcqRel);
-        self.room.notify_one();
+        if self.open.fetch_sub(1, Ordering::AcqRel) <= self.low_water() + 1 {
+            self.room.notify_one();
+        }
         // Fails only when settling has ended, which it does after all claims have.
         let _ = self.verdicts.send(Judged { key, id, verdict });
     }
@@ -279,6 +392,11 @@ impl Shared {
         {
             term.fenced_off();
         }
+    }
+
+    /// Whether the term is over and nobody but us would notice.
+    fn is_late(&self) -> bool {
+        !self.spec.fenced && self.spec.term.as_ref().is_some_and(|term| term.check().is_err())
     }
 
     /// The fence to name in events; 0 for a plain processor.

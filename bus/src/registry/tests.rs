@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Expected, Problem, Wiring, check_all};
+use super::{Expected, Problem, Wiring, check_all, crates_of, needed};
 use crate::message::name::ConstName;
 use crate::processor::handler::{LinkToExtractor, Probe, Source, outcome};
 use crate::processor::provide::{host_arg, provides};
@@ -40,7 +40,7 @@ struct B;
 struct C;
 
 fn about(name: &'static str, line: u32) -> About {
-    About::new(name, "shop::orders", "src/orders.rs", line)
+    About::new(&about, name, "shop::orders", "src/orders.rs", line)
 }
 
 fn tuning() -> Tuning {
@@ -97,7 +97,8 @@ fn check(
     expected: &BTreeSet<Expected>,
     provided: &Values,
 ) -> Vec<String> {
-    let found = check_all(&Wiring { processors, providers, expected, provided });
+    let crates = crates_of(processors);
+    let found = check_all(&Wiring { processors, providers, crates, expected, provided });
     found.iter().map(Problem::to_string).collect()
 }
 
@@ -244,6 +245,47 @@ fn a_named_crate_without_a_handler() {
 #[test]
 fn no_processors_at_all() {
     assert_one(&problems(&[], &[]), "this binary has no processors.");
+}
+
+/// A host that runs one processor needs neither the others' values nor what those are made of; and what is given by hand
+/// needs nothing.
+#[test]
+fn only_what_the_processors_need_is_needed() {
+    let names = |processors: &[Processor], provided: &Values| -> Vec<&str> {
+        let providers = vec![
+            provider!("a", 1, A => A, Dep<B>),
+            provider!("b", 2, B => B),
+            provider!("c", 3, C => C, Dep<A>),
+        ];
+        needed(processors, providers, provided).iter().map(|p| p.about.name).collect()
+    };
+    let mut provided = Values::default();
+    assert_eq!(names(&[command!("rebuild", 9)], &provided), Vec::<&str>::new());
+    assert_eq!(names(&[command!("rebuild", 9, Dep<A>)], &provided), ["a", "b"]);
+    assert_eq!(names(&[command!("rebuild", 9, Dep<C>)], &provided), ["a", "b", "c"]);
+    provided.insert(Arc::new(A));
+    assert_eq!(names(&[command!("rebuild", 9, Dep<C>)], &provided), ["c"]);
+}
+
+/// What a crate brings into the binary is there also where a host leaves it out.
+#[test]
+fn a_crate_whose_handlers_are_left_out_is_not_silent() {
+    let all = [command!("rebuild", 1), subscription("placed", 2, "mail")];
+    let expected = BTreeSet::from([Expected { krate: "shop", file: "src/main.rs", line: 1 }]);
+    let wiring = |processors, crates| {
+        check_all(&Wiring {
+            processors,
+            providers: &[],
+            crates,
+            expected: &expected,
+            provided: &Values::default(),
+        })
+    };
+    let mut one = all.to_vec();
+    one.truncate(1);
+    one[0].krate = "billing";
+    assert_eq!(wiring(&one, crates_of(&all)), Vec::new());
+    assert_eq!(wiring(&one, crates_of(&one)).len(), 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub use retry::Retry;
 pub use tuned::{
     Setting, Tuned, why_invalid_calls, why_invalid_lease, why_invalid_limit, why_invalid_prefetch,
-    why_invalid_timeout,
+    why_invalid_retention, why_invalid_timeout,
 };
 
 /// Constants that tune a processor. Written by `#[derive(Settings)]` or by hand.
@@ -27,6 +27,7 @@ pub use tuned::{
 /// | `DEAD_LETTER_DELIVERY_LIMIT` | 5 | the same |
 /// | `LEASE` | 30 s | the same, at most the lock's lease where the store cannot fence |
 /// | `RETRY` | exponential, 1 s to 5 min, with jitter | the same |
+/// | `RETENTION` | none | the same; for subscriptions only |
 ///
 /// ```
 /// use bus::prelude::*;
@@ -51,7 +52,8 @@ pub use tuned::{
 pub trait Settings: 'static {
     /// How many messages are processed at once, in each process. At least 1.
     const MAX_CONCURRENT_CALLS: Option<usize> = None;
-    /// How many more are claimed ahead of their processing, in each process. 0 claims none ahead.
+    /// How many more are claimed ahead of their processing at most, in each process; more are claimed when half of them
+    /// have been taken. 0 claims none ahead. Large messages are claimed no further ahead than about 64 MiB of them.
     const PREFETCH_COUNT: Option<usize> = None;
     /// How long a handler may run: then its token fires, and a tenth later (at least 1 s) it is dropped and retried.
     const MESSAGE_LOCK_TIMEOUT: Option<Duration> = None;
@@ -62,6 +64,9 @@ pub trait Settings: 'static {
     const LEASE: Option<Duration> = None;
     /// When a failed message is tried again.
     const RETRY: Option<Retry> = None;
+    /// How long a subscription keeps an event that nobody has claimed, counted from its sending, a delay included; then it
+    /// is dropped for good, also while no host runs that reads it. At least 1 minute. Only a subscription has one.
+    const RETENTION: Option<Duration> = None;
 }
 
 /// The settings of a processor that says nothing else: every setting at its default.
@@ -83,6 +88,7 @@ impl<S: Settings> Settings for AsSingleton<S> {
     const DEAD_LETTER_DELIVERY_LIMIT: Option<u32> = S::DEAD_LETTER_DELIVERY_LIMIT;
     const LEASE: Option<Duration> = S::LEASE;
     const RETRY: Option<Retry> = S::RETRY;
+    const RETENTION: Option<Duration> = S::RETENTION;
 }
 
 /// In which order a singleton's queue is worked through when a message has to wait for its retry.
@@ -111,6 +117,8 @@ pub struct Resolved {
     pub lease: Duration,
     /// See [`Settings::RETRY`].
     pub retry: Retry,
+    /// See [`Settings::RETENTION`].
+    pub retention: Option<Duration>,
     /// See [`Order`].
     pub order: Order,
 }

@@ -52,7 +52,7 @@ impl Retry {
             Retry::Exponential { first, max } => (first, max),
         };
         if first.is_zero() {
-            Some("`retry` waits for no time at all; write `retry(immediate)` if that is meant")
+            Some("`retry` waits for no time at all; write `retry = \"immediate\"` if that is meant")
         } else if first.as_nanos() > max.as_nanos() {
             Some("`retry` begins with a longer time than its longest; write a `first` of at most `max`")
         } else {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Order, Resolved, Retry, Settings};
 
-/// What a settings type tunes, as values: its constants, each still an `Option`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a settings type or a configuration tunes, as values, each still an `Option`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tuned {
     /// See [`Settings::MAX_CONCURRENT_CALLS`].
@@ -20,6 +20,8 @@ pub struct Tuned {
     pub lease: Option<Duration>,
     /// See [`Settings::RETRY`].
     pub retry: Option<Retry>,
+    /// See [`Settings::RETENTION`].
+    pub retention: Option<Duration>,
 }
 
 impl Tuned {
@@ -32,6 +34,7 @@ impl Tuned {
             dead_letter_delivery_limit: S::DEAD_LETTER_DELIVERY_LIMIT,
             lease: S::LEASE,
             retry: S::RETRY,
+            retention: S::RETENTION,
         }
     }
 
@@ -77,23 +80,43 @@ impl Tuned {
         self
     }
 
+    /// The same with `retention` tuned.
+    #[must_use]
+    pub const fn with_retention(mut self, value: Duration) -> Self {
+        self.retention = Some(value);
+        self
+    }
+
     /// What is in force: the defaults of a plain processor, or of a singleton, for what is not tuned.
     ///
     /// A singleton has its own `max_concurrent_calls` and `prefetch_count` whatever is tuned here. That somebody tuned
     /// them is refused by the compiler; see [`why_no_singleton`](Tuned::why_no_singleton).
     pub fn resolve(self, singleton: bool) -> Resolved {
-        let (calls, prefetch) = match singleton {
-            true => (SINGLETON_CALLS, SINGLETON_PREFETCH),
-            false => (self.max_concurrent_calls.unwrap_or(16), self.prefetch_count.unwrap_or(64)),
-        };
+        let resolved = self.over(DEFAULTS);
+        match singleton {
+            true => Resolved {
+                max_concurrent_calls: SINGLETON_CALLS,
+                prefetch_count: SINGLETON_PREFETCH,
+                ..resolved
+            },
+            false => resolved,
+        }
+    }
+
+    /// `settings` with everything replaced that is tuned here.
+    #[must_use]
+    pub fn over(self, settings: Resolved) -> Resolved {
         Resolved {
-            max_concurrent_calls: calls,
-            prefetch_count: prefetch,
-            message_lock_timeout: self.message_lock_timeout.unwrap_or(Duration::from_secs(60)),
-            dead_letter_delivery_limit: self.dead_letter_delivery_limit.unwrap_or(5),
-            lease: self.lease.unwrap_or(Duration::from_secs(30)),
-            retry: self.retry.unwrap_or(Retry::DEFAULT),
-            order: Order::Relaxed,
+            max_concurrent_calls: self.max_concurrent_calls.unwrap_or(settings.max_concurrent_calls),
+            prefetch_count: self.prefetch_count.unwrap_or(settings.prefetch_count),
+            message_lock_timeout: self.message_lock_timeout.unwrap_or(settings.message_lock_timeout),
+            dead_letter_delivery_limit: self
+                .dead_letter_delivery_limit
+                .unwrap_or(settings.dead_letter_delivery_limit),
+            lease: self.lease.unwrap_or(settings.lease),
+            retry: self.retry.unwrap_or(settings.retry),
+            retention: self.retention.or(settings.retention),
+            order: settings.order,
         }
     }
 
@@ -141,12 +164,28 @@ impl Tuned {
                 Some(retry) => retry.why_invalid(),
                 None => None,
             },
+            Setting::Retention => match self.retention {
+                Some(retention) => why_invalid_retention(retention),
+                None => None,
+            },
         }
     }
 }
 
 /// Extending a claim takes a few flushes of a disk.
 const SHORTEST_LEASE_MILLIS: u128 = 100;
+
+/// What is in force on a plain processor that tunes nothing.
+const DEFAULTS: Resolved = Resolved {
+    max_concurrent_calls: 16,
+    prefetch_count: 64,
+    message_lock_timeout: Duration::from_secs(60),
+    dead_letter_delivery_limit: 5,
+    lease: Duration::from_secs(30),
+    retry: Retry::DEFAULT,
+    retention: None,
+    order: Order::Relaxed,
+};
 
 const SINGLETON_CALLS: usize = 1;
 const SINGLETON_PREFETCH: usize = 0;
@@ -167,6 +206,8 @@ pub enum Setting {
     Lease,
     /// [`Settings::RETRY`]
     Retry,
+    /// [`Settings::RETENTION`]
+    Retention,
 }
 
 /// Why `calls` cannot be a `max_concurrent_calls`; `None` if it can. As with the others of this kind, the same function
@@ -218,5 +259,18 @@ pub const fn why_invalid_lease(lease: Duration) -> Option<&'static str> {
         )
     } else {
         None
+    }
+}
+
+/// Stores are swept once a minute.
+const SHORTEST_RETENTION_SECONDS: u64 = 60;
+
+/// Why `retention` cannot be a `retention`; `None` if it can.
+pub const fn why_invalid_retention(retention: Duration) -> Option<&'static str> {
+    match retention.as_secs() < SHORTEST_RETENTION_SECONDS {
+        true => Some(
+            "`retention` is below 1m, and events would be gone before anyone reads them; write a time such as \"7d\"",
+        ),
+        false => None,
     }
 }

@@ -16,7 +16,7 @@ use super::keeper::Keeper;
 use super::machine::Standing;
 use super::term::Term;
 use super::timing::LockTiming;
-use crate::contract::{Fencing, LockId, LockManager};
+use crate::contract::{Fencing, LockId, LockManager, Pulse};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Endpoint;
 
@@ -68,6 +68,7 @@ pub struct Lock {
     pub(super) name: String,
     pub(super) note: Vec<u8>,
     pub(super) standing: watch::Sender<Standing>,
+    pub(super) pulse: Pulse,
 }
 
 impl Lock {
@@ -80,13 +81,10 @@ impl Lock {
     pub fn new(manager: Arc<dyn LockManager>, id: LockId, timing: LockTiming) -> Result<Self> {
         let can = manager.guarantees();
         let lease = timing.lock_lease();
-        if lease < can.shortest_lease || lease > can.longest_lease {
+        if !can.leases.contains(lease) {
             return Err(Error::new(
                 ErrorKind::Config,
-                format!(
-                    "lock_lease is {lease:?}; this lock manager holds leases from {:?} to {:?}",
-                    can.shortest_lease, can.longest_lease
-                ),
+                format!("lock_lease is {lease:?}; this lock manager takes leases of {}", can.leases),
             )
             .with("lock", &id)
             .with("locks", can.authority));
@@ -104,6 +102,7 @@ impl Lock {
             name,
             note: Vec::new(),
             standing,
+            pulse: Pulse::default(),
         })
     }
 
@@ -144,6 +143,16 @@ impl Lock {
     /// Where this candidate stands, and each change of it.
     pub fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.subscribe()
+    }
+
+    /// When the lock's store last gave this candidate a definite answer.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
+    }
+
+    /// Its times.
+    pub fn timing(&self) -> LockTiming {
+        self.timing
     }
 }
 

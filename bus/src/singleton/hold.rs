@@ -125,16 +125,20 @@ impl Hold {
 
     fn given(&self) -> Given {
         let wall = u64::try_from(self.clock.wall().as_micros()).unwrap_or(0).saturating_mul(1000);
-        // The 48 bits before the first fixed nibble of another UUID.
-        let random = Uuid::new_v4().as_u128() >> 80;
-        let jitter = random as f64 / (1u64 << 47) as f64 - 1.0;
+        let jitter = fastrand::f64() * 2.0 - 1.0;
         Given { now: self.clock.now(), wall, owner: *Owner::fresh().as_uuid(), jitter }
     }
 
-    /// Waits for whatever happens first, but never for longer than a slice.
+    /// How long to wait for an event before looking at the clock: never longer than a slice, since the machine's clock
+    /// may go on unseen by any timer. Tokio's does not.
+    fn longest_wait(&self) -> Duration {
+        let slice = if self.clock.is_virtual() { Duration::MAX } else { self.lock.timing.slice() };
+        self.machine.wakes_at().map_or(slice, |at| at.since(self.clock.now()).min(slice))
+    }
+
+    /// Waits for whatever happens first.
     async fn next_event(&mut self) -> Event {
-        let slice = self.lock.timing.slice();
-        let wait = self.machine.wakes_at().map_or(slice, |at| at.since(self.clock.now()).min(slice));
+        let wait = self.longest_wait();
         self.prepare_hint();
         tokio::select! {
             biased;
@@ -351,10 +355,44 @@ impl Hold {
 
     /// Says once, after each term and at the beginning, that somebody else holds the lock.
     fn remark(&mut self, event: &Event) {
+        if matches!(
+            event,
+            Event::Acquired { .. }
+                | Event::HeldElsewhere { .. }
+                | Event::Renewed { .. }
+                | Event::RenewalRefused { .. }
+                | Event::Released { .. }
+        ) {
+            self.lock.pulse.beat(self.clock.now(), self.lock.timing.longest_silence());
+        }
         if matches!(event, Event::HeldElsewhere { .. }) && !self.told_standby {
             self.told_standby = true;
             tracing::info!(target: "bus::singleton", event = "lock.standby", lock = %self.lock.id, name = %self.lock.name, "standing by: the lock is held elsewhere");
+            self.compare_leases();
         }
+    }
+
+    /// Says so if the holder's lock lasts for another time than ours would, since the holder's time binds us too.
+    /// Nothing depends on it, so that a store which cannot say is asked no further.
+    fn compare_leases(&mut self) {
+        let (manager, lock, name) =
+            (Arc::clone(&self.lock.manager), self.lock.id.clone(), self.lock.name.clone());
+        let ours = self.lock.timing.lock_lease();
+        self.requests.spawn(async move {
+            let Ok(Some(record)) = manager.inspect(&lock).await else { return };
+            // The last term's record: the present holder has not written its own yet.
+            if record.ended == Some(Ended::Clean) {
+                return;
+            }
+            let theirs = record.lock_lease;
+            if theirs != ours {
+                let holder = String::from_utf8_lossy(&record.note);
+                tracing::warn!(target: "bus::singleton", event = "lock.lease_differs", %lock, %name, ?ours, ?theirs, ?holder,
+                    "the holder of the lock has another lock_lease than this host, and while it holds the lock, that counts; \
+                     configure the same on all hosts"
+                );
+            }
+        });
     }
 
     fn lease(&self, owner: Uuid, fence: u64) -> Option<Arc<dyn Lease>> {

@@ -110,6 +110,12 @@ impl Keeper {
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::Closed, "the keeper of the locks has ended")))
     }
 
+    /// What makes the keeper forget its locks at once, as the end of the process would: none is given back.
+    #[cfg(feature = "testing")]
+    pub(crate) fn abandoning(&self) -> CancellationToken {
+        self.abandon.clone()
+    }
+
     /// Begins to compete for a lock.
     pub(super) fn enter(&self, lock: Lock, stop: Stop) -> Desk {
         let (starts_sender, starts) = mpsc::unbounded_channel();

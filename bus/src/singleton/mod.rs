@@ -1,5 +1,7 @@
 #![doc = include_str!("../../docs/singletons.md")]
 //!
+//! # How it is built
+//!
 //! * [`protocol`] and [`machine`]: the protocol, as a pure state machine. No I/O, clock or task in there, ever: the very
 //!   code that runs in a host is put through tens of thousands of simulated disasters in
 //!   `tests/tests/singleton_simulation`.
@@ -23,4 +25,5 @@ pub use candidate::{HandOver, Lock, OVERRUN_EXIT_CODE, OnOverrun, Stop, candidat
 pub use keeper::Keeper;
 pub use machine::Standing;
 pub use term::Term;
+pub(crate) use timing::LONGEST_START_PAUSE;
 pub use timing::{DEFAULT_LOCK_LEASE, LONGEST_LOCK_LEASE, LockTiming, RENEWAL_TRIES, SHORTEST_LOCK_LEASE};

@@ -53,7 +53,7 @@ struct Inner {
     /// The intake may have been opened or closed.
     intake: Notify,
     dropped: CancellationToken,
-    /// What was given to [`Term::blocking`] and still executes.
+    /// What was given to [`Term::spawn_blocking`] and still executes.
     blocking: TaskTracker,
     keeper: mpsc::UnboundedSender<Event>,
 }
@@ -91,6 +91,14 @@ impl Term {
         let identity =
             Identity { lock, owner: Owner::fresh(), fence: Fence::new(fence), run: RunId(0), row: None };
         Term::new(identity, Clock::system(), deadlines, keeper)
+    }
+
+    /// A term that has been lost, to see what a handler does about it in a unit test: [`check`](Term::check) refuses,
+    /// [`cancelled`](Term::cancelled) returns at once.
+    pub fn lost_for_tests() -> Self {
+        let term = Term::for_tests(1);
+        term.lose();
+        term
     }
 
     /// The term's number: higher than that of every earlier term of this singleton.
@@ -229,14 +237,11 @@ impl Term {
         self.inner.cut.child_token()
     }
 
-    /// Runs blocking work on a thread where it may block, and keeps the term's end waiting for it: dropping the
-    /// returned future does not stop such work, and a successor must not start beside it. Send through the bus from the
-    /// handler, not from within `work`: what is sent there is not known to be this term's.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::TermLost`] if the term is over already, and [`ErrorKind::Handler`] if the work panicked.
-    pub async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    /// Runs blocking work on a thread where it may block, and keeps the term's end waiting for it.
+    pub(crate) async fn spawn_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
         self.check()?;
         self.inner.blocking.spawn_blocking(work).await.map_err(|stopped| {
             Error::new(ErrorKind::Handler, "blocking work did not come to its end").caused_by(stopped)
@@ -293,7 +298,7 @@ impl Term {
         self.inner.dropped.cancelled().await;
     }
 
-    /// Returns when nothing that was given to [`Term::blocking`] executes any more.
+    /// Returns when nothing that was given to [`Term::spawn_blocking`] executes any more.
     pub(super) async fn blocking_ended(&self) {
         self.inner.blocking.close();
         self.inner.blocking.wait().await;

@@ -7,22 +7,21 @@
 use std::time::Duration;
 
 use crate::clock::BootInstant;
+pub use crate::contract::LONGEST_LOCK_LEASE;
+use crate::contract::LeaseRange;
 use crate::error::{Error, ErrorKind, Result};
-
-/// The longest lease that is accepted: a crashed holder keeps everybody else out for this long.
-pub const LONGEST_LOCK_LEASE: Duration = Duration::from_secs(600);
 
 /// The shortest lease that is accepted: below this, scheduling delays alone would lose locks.
 pub const SHORTEST_LOCK_LEASE: Duration = Duration::from_millis(100);
 
-/// The default `lock_lease`.
-pub const DEFAULT_LOCK_LEASE: Duration = Duration::from_secs(20);
+/// The default `lock_lease`, unless the lock manager has another.
+pub const DEFAULT_LOCK_LEASE: Duration = LeaseRange::USUAL.default;
 
 /// How many times a renewal is tried before only the deadline counts.
 pub const RENEWAL_TRIES: u32 = 3;
 
 /// The longest pause of a candidate whose starts keep failing.
-const LONGEST_START_PAUSE: Duration = Duration::from_secs(300);
+pub(crate) const LONGEST_START_PAUSE: Duration = Duration::from_secs(300);
 
 /// When a lock is renewed, how long an attempt may take, and how often a standby looks.
 ///
@@ -168,6 +167,11 @@ impl LockTiming {
     /// How long an attempt may go unanswered before it is tried again.
     pub fn attempt_timeout(&self) -> Duration {
         self.try_timeout
+    }
+
+    /// How long a lock's store may go unasked, or a question be under way, while all is well.
+    pub(super) fn longest_silence(&self) -> Duration {
+        self.poll().max(self.renew_every.saturating_add(self.renew_jitter)).saturating_add(self.try_timeout)
     }
 
     /// The longest a keeper may sleep at once: no decision rests on a timer alone, and a clock that jumped has

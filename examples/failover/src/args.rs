@@ -3,9 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::{Args, Parser, Subcommand};
 
 use crate::checker::{FreezeIn, Plan};
+use crate::stores::{Asked, Kind};
+
+/// Long enough for a machine that has other things to do, too.
+const USUAL_LEASE: Duration = Duration::from_secs(5);
 
 /// Kills, freezes and stops the holder of a singleton, and checks that nothing overlaps and nothing is lost.
 #[derive(Debug, Parser)]
@@ -53,15 +58,17 @@ pub struct Options {
     /// Where the holder is frozen.
     #[arg(long, value_enum, default_value_t)]
     pub freeze_in: FreezeIn,
-    /// The lease of the lock.
-    #[arg(long, default_value = "5s", value_parser = duration)]
-    pub lease: Duration,
-    /// The store of the messages; a fresh file in the directory of the histories by default.
+    /// The lease of the lock; 5s by default, 15s for azblob, which gives no shorter one.
+    #[arg(long, value_parser = duration)]
+    lease: Option<Duration>,
+    /// The store of the messages; a fresh file in the directory of the histories by default. A URL: sqlite://FILE,
+    /// postgres://…, redis://…, nats://…, azqueue://PREFIX; or postgres, redis, nats, azqueue for a server of its own.
     #[arg(long)]
-    pub store: Option<String>,
-    /// The store of the lock; that of the messages by default.
+    pub store: Option<Asked>,
+    /// The store of the lock, that of the messages by default: one of those; file://DIRECTORY; azblob://CONTAINER, in the
+    /// account of BUS_AZURE_CONNECTION_STRING; azblob for an emulator of its own.
     #[arg(long)]
-    pub locks: Option<String>,
+    pub locks: Option<Asked>,
     /// The directory for the histories; a fresh one by default.
     #[arg(long)]
     pub history: Option<PathBuf>,
@@ -70,8 +77,59 @@ pub struct Options {
 impl Options {
     /// What the checker is to expect.
     pub fn plan(&self) -> Plan {
-        let Self { messages, kills, freezes, freeze_in, terms, lease, .. } = *self;
-        Plan { messages, kills, freezes, freeze_in, terms, lease }
+        let Self { messages, kills, freezes, freeze_in, terms, .. } = *self;
+        // Read already when it was parsed.
+        let notice = self.lock_store().and_then(|asked| asked.notice().ok()).unwrap_or_default();
+        Plan { messages, kills, freezes, freeze_in, terms, lease: self.lease(), notice }
+    }
+
+    /// The lease of the lock.
+    pub fn lease(&self) -> Duration {
+        let shortest = self.lock_store().map_or(Duration::ZERO, |asked| *asked.leases().start());
+        self.lease.unwrap_or(USUAL_LEASE.max(shortest))
+    }
+
+    /// Where the lock is; nothing if nothing was said.
+    pub fn lock_store(&self) -> Option<Asked> {
+        self.locks.clone().or_else(|| self.store.as_ref()?.lock())
+    }
+
+    /// All stores that were asked for.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.store.clone().into_iter().chain(self.lock_store()).collect()
+    }
+
+    /// Refuses what cannot be carried out.
+    ///
+    /// # Errors
+    /// Which option has to be another one.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.hosts < 2 {
+            bail!("--hosts has to be 2 at least: somebody has to take over");
+        }
+        if self.asked().iter().any(Asked::has_credentials) {
+            bail!(
+                "--store and --locks take no passwords, keys or signatures: everybody can read a command line. Those of \
+                 Azure go into BUS_AZURE_CONNECTION_STRING; for another server, let a user of this machine in without"
+            );
+        }
+        if self.store.as_ref().is_some_and(|asked| !asked.takes_messages()) {
+            bail!("--store is where the messages are; locks alone can be there: name it with --locks");
+        }
+        if self.freeze_in == FreezeIn::Commit && self.asked().iter().any(|asked| asked.kind() != Kind::Sqlite)
+        {
+            bail!("--freeze-in commit is for SQLite: a server goes on without the process that is frozen");
+        }
+        if self.store.is_some() && self.lock_store().is_none_or(|asked| !asked.gives_locks()) {
+            bail!("there are no locks in azqueue: name their store with --locks, azblob://CONTAINER for one");
+        }
+        if let Some(leases) =
+            self.lock_store().as_ref().map(Asked::leases).filter(|leases| !leases.contains(&self.lease()))
+        {
+            let (lease, shortest, longest) = (self.lease(), leases.start(), leases.end());
+            bail!("--lease {lease:?} is none that azblob gives: from {shortest:?} to {longest:?}");
+        }
+        Ok(())
     }
 }
 
@@ -114,7 +172,8 @@ impl Part {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A number and its unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (count, unit) = text.split_at(unit_at);
     let millis = match unit {
@@ -138,6 +197,45 @@ mod tests {
         assert_eq!(duration("1m"), Ok(Duration::from_secs(60)));
         for wrong in ["5", "s", "", "5h", "-5s", "1.5s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    fn options(line: &[&str]) -> Options {
+        Cli::parse_from(["failover"].iter().chain(line)).options
+    }
+
+    #[test]
+    fn the_lease_and_the_limits_follow_from_the_kind_of_the_lock() {
+        let plan = |line: &[&str]| {
+            let plan = options(line).plan();
+            (plan.lease.as_secs(), plan.notice.as_secs())
+        };
+        assert_eq!(plan(&[]), (5, 0));
+        assert_eq!(plan(&["--locks", "sqlite://locks.db", "--lease", "2s"]), (2, 0));
+        assert_eq!(plan(&["--locks", "azblob"]), (15, 5));
+        assert_eq!(plan(&["--locks", "azblob://locks?poll=1s", "--lease", "20s"]), (20, 1));
+    }
+
+    #[test]
+    fn what_cannot_be_carried_out_is_refused() {
+        for (line, says) in [
+            (["--hosts", "1", "--lease", "5s"], "--hosts"),
+            (["--locks", "azblob", "--lease", "14s"], "from 15s to 60s"),
+            (["--locks", "azblob://locks", "--lease", "61s"], "from 15s to 60s"),
+            (["--locks", "azblob://host/locks?sig=s3cret", "--lease", "15s"], "BUS_AZURE_CONNECTION_STRING"),
+            (["--store", "postgres://me:s3cret@host/db", "--lease", "15s"], "no passwords"),
+            (["--store", "file://locks", "--lease", "15s"], "--locks"),
+            (["--store", "redis", "--freeze-in", "commit"], "SQLite"),
+            (["--store", "azqueue://q", "--lease", "15s"], "--locks"),
+            (["--store", "azqueue", "--lease", "5s"], "from 15s to 60s"),
+        ] {
+            let error = options(&line).check().unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains("s3cret"), "{line:?}: {error}");
+        }
+        for line in
+            [["--locks", "azblob", "--lease", "15s"], ["--locks", "sqlite://locks.db", "--lease", "1s"]]
+        {
+            options(&line).check().unwrap();
         }
     }
 

@@ -9,7 +9,7 @@
 //! | the register remembers | an accepted effect is not its entry, nor replaced by a later one |
 //! | a run needs the lock | a run begins in a process that has not acquired the lock under that fence before |
 //! | fences rise | `lock.acquired`, in the order of time, does not come with a higher fence each time |
-//! | quick take-over | the next run begins later than one second after the last run of a process that was told to stop, or later than the lease and two seconds after a kill |
+//! | quick take-over | the next run begins later than one second after the last run of a process that was told to stop, or later than the lease and two seconds after a kill; either is longer by the time in which the standbys of such a lock ask once |
 //! | the faults happened | fewer signals than planned, freezes shorter than the lease, kills (above a fifth) or freezes outside of a run, no late write that had to be refused |
 //!
 //! A run lasts from its `run.start` to its `run.end` or `run.cut`, or to the kill of its process; a run
@@ -57,6 +57,8 @@ pub struct Plan {
     pub terms: usize,
     /// The lease of the lock.
     pub lease: Duration,
+    /// How long at most until a standby learns that the lock is free: how often it asks, or nothing where it is told.
+    pub notice: Duration,
 }
 
 /// The verdict.

@@ -12,11 +12,14 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
 use crate::args::Options;
-use crate::checker::{self, FreezeIn, Report};
+use crate::checker::{self, Cause, FreezeIn, Report};
+use crate::gate::Gate;
 use crate::history::{Event, History, Kind, file_of};
 use crate::place::{Place, register_file};
 use crate::register::Register;
-use crate::store::Store;
+use crate::servers::Servers;
+use crate::store::{self, Store};
+use crate::stores::{self, Asked};
 use faults::schedule;
 use fleet::Fleet;
 use watch::Watch;
@@ -37,8 +40,10 @@ const COMPLAINTS_SHOWN: usize = 40;
 struct Driver {
     options: Options,
     place: Place,
-    /// Of the messages and of the lock; one when they are the same.
-    stores: Vec<Store>,
+    /// The store of the messages.
+    store: Box<dyn Store>,
+    /// Of that, and of the lock's: what a frozen process could hold against others.
+    gates: Vec<Gate>,
     history: History,
     watch: Watch,
     fleet: Fleet,
@@ -49,6 +54,8 @@ struct Driver {
     stopping: bool,
     /// What went wrong that no history tells.
     troubles: Vec<String>,
+    /// Outlives the fleet.
+    _servers: Servers,
 }
 
 /// Runs the experiment, and says how it went.
@@ -56,15 +63,19 @@ struct Driver {
 /// # Errors
 /// When it could not be carried out. That a rule was broken is no error but a part of the report.
 pub fn run(options: Options) -> Result<Report> {
-    if options.hosts < 2 {
-        bail!("--hosts has to be 2 at least: somebody has to take over");
-    }
-    let place = Place::fresh(&options)?;
+    options.check()?;
+    let servers = Servers::for_stores(&options.asked())?;
+    let place = Place::fresh(&options, &servers)?;
     if options.freeze_in == FreezeIn::Commit && place.locks != place.store {
         bail!("--freeze-in commit needs the lock in the store of the messages: else nobody has to wait");
     }
     say(format_args!("histories: {}\nstore:     {}", place.directory.display(), place.store));
-    let mut driver = Driver::new(options, place)?;
+    let (plan, locks) = (options.plan(), &place.locks);
+    let (after_kill, after_term) = (Cause::Kill.limit(&plan), Cause::Term.limit(&plan));
+    say(format_args!(
+        "locks:     {locks}: take-over within {after_kill:?} of a kill, {after_term:?} of a stop"
+    ));
+    let mut driver = Driver::new(options, place, servers)?;
     if let Err(error) = driver.experiment() {
         driver.troubles.push(format!("driver: {error:#}"));
     }
@@ -93,20 +104,24 @@ pub fn print(report: &Report) {
 }
 
 impl Driver {
-    fn new(options: Options, place: Place) -> Result<Self> {
-        let mut stores = vec![Store::at(&place.store)?];
-        if place.locks != place.store {
-            stores.push(Store::at(&place.locks)?);
+    fn new(options: Options, place: Place, servers: Servers) -> Result<Self> {
+        let kind = options.store.as_ref().map_or(stores::Kind::Sqlite, Asked::kind);
+        let store = store::at(kind, &place.store, servers.connection_string().as_deref())?;
+        let mut gates: Vec<_> = Gate::of(kind, &place.store).into_iter().collect();
+        if let Some(locks) = options.lock_store().filter(|_| place.locks != place.store) {
+            gates.extend(Gate::of(locks.kind(), &place.locks));
         }
         let history = History::open(&place.directory, "driver")?;
-        let fleet = Fleet::new(place.part(options.messages as u64, options.lease));
+        let part = place.part(options.messages as u64, options.lease());
+        let fleet = Fleet::new(part, servers.environment());
         let (began, watch) = (Instant::now(), Watch::default());
         let (frozen, stopping, troubles) = (None, false, Vec::new());
         let last_news = began;
         Ok(Self {
             options,
             place,
-            stores,
+            store,
+            gates,
             history,
             watch,
             fleet,
@@ -115,6 +130,7 @@ impl Driver {
             last_news,
             stopping,
             troubles,
+            _servers: servers,
         })
     }
 
@@ -143,7 +159,7 @@ impl Driver {
         }
         let all = self.options.messages;
         self.wait("the last message is done", ENOUGH, |driver| driver.watch.done() >= all)?;
-        let empty = |driver: &Self| driver.stores[0].left().is_ok_and(|left| left.is_empty());
+        let empty = |driver: &Self| driver.store.left().is_ok_and(|left| left.is_empty());
         self.wait("the queue is empty", ENOUGH, empty)
     }
 
@@ -217,10 +233,10 @@ impl Driver {
         for (m, fence) in register.entries()? {
             self.history.write(&Event::now(Kind::SettledBy).message(m).fence(fence));
         }
-        for m in self.stores[0].left().context("what is left")? {
+        for m in self.store.left().context("what is left")? {
             self.history.write(&Event::now(Kind::Left).message(m));
         }
-        for m in self.stores[0].dead().context("what is dead")? {
+        for m in self.store.dead().context("what is dead")? {
             self.history.write(&Event::now(Kind::Dead).message(m));
         }
         Ok(())

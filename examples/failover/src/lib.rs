@@ -7,8 +7,9 @@
 //! * [`host`]: a process that competes for the singleton, with its [`lab`], and the [`layer`] that listens to the
 //!   bus; [`produce`]: the process that sends.
 //! * [`driver`]: starts the processes, lets the faults strike, and reads the [`store`] at the end;
-//!   [`freeze`]: the fail point through which a process is frozen inside a commit.
-//! * [`args`] and [`place`]: the command line, and the files of one experiment.
+//!   [`freeze`]: the fail point through which a process is frozen inside a commit; [`gate`]: how one is not.
+//! * [`args`] and [`place`]: the command line, and the files of one experiment; [`stores`]: what follows from the kind of
+//!   a store; [`servers`]: those that are started for one.
 
 #![cfg(target_os = "linux")]
 
@@ -16,6 +17,7 @@ pub mod args;
 pub mod checker;
 pub mod driver;
 pub mod freeze;
+pub mod gate;
 pub mod history;
 pub mod host;
 pub mod lab;
@@ -23,5 +25,7 @@ pub mod layer;
 pub mod place;
 pub mod produce;
 pub mod register;
+pub mod servers;
 pub mod store;
+pub mod stores;
 pub mod work;

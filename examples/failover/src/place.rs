@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::args::{Options, Part};
 use crate::history::EXTENSION;
+use crate::servers::Servers;
+use crate::stores::{Asked, Kind};
 
 /// The place, made ready.
 #[derive(Debug, Clone)]
@@ -25,8 +27,8 @@ impl Place {
     ///
     /// # Errors
     /// When the directory holds the histories of an earlier run, or cannot be made.
-    pub fn fresh(options: &Options) -> Result<Self> {
-        let run = format!("{}-{}", since_epoch().as_secs(), std::process::id());
+    pub fn fresh(options: &Options, servers: &Servers) -> Result<Self> {
+        let run = format!("{}_{}", since_epoch().as_secs(), std::process::id());
         let directory =
             options.history.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("failover-{run}")));
         fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
@@ -34,10 +36,15 @@ impl Place {
         if holds_histories(&directory)? {
             bail!("{} holds the histories of an earlier run; name another one", directory.display());
         }
-        let default = format!("sqlite://{}", directory.join("bus.db").display());
-        let store = unused(options.store.as_ref().unwrap_or(&default), &run);
-        let locks = match &options.locks {
-            Some(locks) if Some(locks) != options.store.as_ref() => unused(locks, &run),
+        let default = Asked::At(Kind::Sqlite, format!("sqlite://{}", directory.join("bus.db").display()));
+        let asked = options.store.as_ref().unwrap_or(&default);
+        let fresh = |asked: &Asked| -> Result<String> {
+            let url = servers.url(asked)?;
+            Ok(if asked.kind() == Kind::Sqlite { unused(&url, &run) } else { asked.part_of(&url, &run) })
+        };
+        let store = fresh(asked)?;
+        let locks = match &options.lock_store() {
+            Some(locks) if locks != asked => fresh(locks)?,
             _ => store.clone(),
         };
         Ok(Self { directory, store, locks })
@@ -65,10 +72,10 @@ pub fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The file of a URL of SQLite.
-pub fn sqlite_file(url: &str) -> Option<PathBuf> {
-    let rest = url.strip_prefix("sqlite://")?;
-    Some(PathBuf::from(rest.split('?').next().unwrap_or(rest)))
+/// The path in the URL of a file or directory.
+pub fn path_of(url: &str) -> PathBuf {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    PathBuf::from(rest.split('?').next().unwrap_or(rest))
 }
 
 fn holds_histories(directory: &Path) -> Result<bool> {
@@ -80,15 +87,14 @@ fn holds_histories(directory: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// The URL itself when nothing is there yet, else one beside it.
+/// The URL of a SQLite file itself when nothing is there yet, else one beside it.
 fn unused(url: &str, run: &str) -> String {
-    match sqlite_file(url) {
-        Some(file) if file.exists() => {
-            let parameters = url.split_once('?').map(|(_, rest)| format!("?{rest}")).unwrap_or_default();
-            format!("sqlite://{}.{run}{parameters}", file.display())
-        }
-        _ => url.to_owned(),
+    let file = path_of(url);
+    if !file.exists() {
+        return url.to_owned();
     }
+    let parameters = url.split_once('?').map(|(_, rest)| format!("?{rest}")).unwrap_or_default();
+    format!("sqlite://{}.{run}{parameters}", file.display())
 }
 
 #[cfg(test)]
@@ -103,7 +109,7 @@ mod tests {
         assert_eq!(unused(&url, "7"), url);
         fs::write(&file, "").unwrap();
         assert_eq!(unused(&url, "7"), format!("sqlite://{}.7?synchronous=NORMAL", file.display()));
-        assert_eq!(sqlite_file(&url), Some(file));
+        assert_eq!(path_of(&url), file);
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! nothing of locks or leases and is protected by nothing but the fence.
 
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use crate::history;
 
@@ -40,6 +41,22 @@ impl Register {
     /// # Errors
     /// When the file cannot be opened.
     pub fn open(path: &Path) -> rusqlite::Result<Self> {
+        let begun = Instant::now();
+        loop {
+            match Self::try_open(path) {
+                // Of several that make the file at once, SQLite lets one choose the journal, and has the others not wait.
+                Err(error)
+                    if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                        && begun.elapsed() < PATIENCE =>
+                {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    fn try_open(path: &Path) -> rusqlite::Result<Self> {
         let db = Connection::open(path)?;
         db.busy_timeout(PATIENCE)?;
         db.pragma_update(None, "journal_mode", "wal")?;
@@ -128,6 +145,19 @@ mod tests {
         let second = other.write("b", 1).unwrap();
         assert!(!second.accepted);
         assert!(second.t > first.t);
+    }
+
+    #[test]
+    fn many_can_make_it_at_once() {
+        for _ in 0..10 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("register.db");
+            thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| Register::open(&path).unwrap());
+                }
+            });
+        }
     }
 
     #[test]

@@ -31,3 +31,10 @@ fn the_singleton_is_killed_frozen_in_its_handler_and_stopped() {
 fn the_singleton_is_frozen_in_a_commit() {
     passes(&["--freeze-in", "commit"]);
 }
+
+/// The lock in a directory, where the messages are not.
+#[test]
+fn the_lock_is_in_a_directory() {
+    let locks = tempfile::tempdir().unwrap();
+    passes(&["--locks", &format!("file://{}", locks.path().join("locks").display())]);
+}

@@ -1,8 +1,8 @@
 //! A lock manager of your own: a map, for the hosts of one process. `tests/conformance.rs` runs the suite on it.
+use bus::Result;
 use bus::contract::{
-    BoxFuture, Ended, Fence, Lease, LockGuarantees, LockId, LockManager, Owner, Reach, Renewal,
+    BoxFuture, Ended, Fence, Grant, Lease, LockGuarantees, LockId, LockManager, Owner, Reach, Renewal,
 };
-use bus::{Result, clock::Timestamp};
 use std::{collections::HashMap, future::ready, sync::Arc, time::Duration, time::SystemTime};
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ type Term = (Owner, Fence, Instant, bool);
 /// Locks in a map, which all clones share. What is known of a lock is kept for ever, since fences only grow.
 #[derive(Clone, Default)]
 pub struct MapLocks(Arc<parking_lot::Mutex<HashMap<LockId, Term>>>);
-struct MapLease(MapLocks, LockId, Owner, Fence, Duration);
+struct MapLease(MapLocks, Grant);
 
 impl MapLocks {
     /// Changes a lock's running term, if it is that of `owner` (and `fence`): else it is lost.
@@ -34,27 +34,25 @@ impl LockManager for MapLocks {
     }) }
     fn try_lock<'a>(&'a self, id: &'a LockId, lease: Duration, owner: Owner) -> BoxFuture<'a, Result<Option<Box<dyn Lease>>>> { Box::pin(async move {
         let (mut terms, now) = (self.0.lock(), Instant::now());
-        let clock = u64::try_from(Timestamp::from(SystemTime::now()).as_micros()).unwrap_or(0);
         let fence = match terms.get(id) {
             Some((last, fence, until, false)) if *until > now && *last == owner => *fence, // asked again
             Some((_, _, until, _)) if *until > now => return Ok(None),
-            free => Fence::new(clock.max(free.map_or(0, |(_, last, ..)| last.get() + 1))),
+            free => Fence::next(free.map(|(_, last, ..)| *last), SystemTime::now().into()),
         };
         terms.insert(id.clone(), (owner, fence, now + lease, false));
-        Ok(Some(Box::new(MapLease(self.clone(), id.clone(), owner, fence, lease)) as Box<dyn Lease>))
+        Ok(Some(Box::new(MapLease(self.clone(), Grant::new(id.clone(), owner, fence, lease))) as Box<dyn Lease>))
     }) }
 }
 
 #[rustfmt::skip]
 impl Lease for MapLease {
-    fn lock_id(&self) -> &LockId { &self.1 }
-    fn lease_id(&self) -> Owner { self.2 }
-    fn fence(&self) -> Fence { self.3 }
+    fn grant(&self) -> &Grant { &self.1 }
     fn renew(&self) -> BoxFuture<'_, Result<Renewal>> { Box::pin(async move {
-        Ok(self.0.change(&self.1, self.2, Some(self.3), |term| term.2 = Instant::now() + self.4))
+        let lease = self.1.lock_lease;
+        Ok(self.0.change(&self.1.lock_id, self.1.owner, Some(self.1.fence), |term| term.2 = Instant::now() + lease))
     }) }
     fn release(&self, ended: Ended) -> BoxFuture<'_, Result<()>> { Box::pin(async move {
-        self.0.change(&self.1, self.2, Some(self.3), |term| match ended { Ended::Clean => term.2 = Instant::now(), Ended::Cut(_) => term.3 = true });
+        self.0.change(&self.1.lock_id, self.1.owner, Some(self.1.fence), |term| match ended { Ended::Clean => term.2 = Instant::now(), Ended::Cut(_) => term.3 = true });
         Ok(())
     }) }
 }

@@ -3,13 +3,19 @@
 use std::sync::Arc;
 
 use bus::contract::{
-    BoxFuture, Capabilities, Consumer, ConsumerSpec, Guarantees, OpenOptions, Reach, Scheme, Sender,
-    StoreUrl, Transport,
+    BoxFuture, Capabilities, Consumer, ConsumerSpec, Guarantees, LeaseRange, OpenOptions, Reach, Scheme,
+    Sender, StoreUrl, Transport,
 };
 use bus::{Endpoint, Error, ErrorKind, Result};
 
 inventory::submit! {
-    Scheme { name: "blind", reach: Reach::Process, transport: Some(open), locks: None }
+    Scheme {
+        name: "blind",
+        reach: Reach::Process,
+        leases: LeaseRange::USUAL,
+        transport: Some(open),
+        locks: None,
+    }
 }
 
 fn open<'a>(_: &'a StoreUrl, _: &'a OpenOptions) -> BoxFuture<'a, Result<Arc<dyn Transport>>> {

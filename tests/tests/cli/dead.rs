@@ -104,6 +104,22 @@ async fn what_a_message_says_is_no_command_for_the_terminal() {
     assert!(!list.contains('\x1b') && !show.contains('\x1b'), "{list}{show}");
 }
 
+/// A header's value, or its name, does not pass for another field by the lines that it has.
+#[tokio::test]
+async fn a_header_of_several_lines_looks_like_one_header() {
+    let store = TestStore::open("header-lines").await;
+    let headers = [("first\nbody", "one\nreason        forged\n  origin: forged")];
+    let id = store.dead_with("imports", headers, b"x").await;
+    let text = bus(&["dead", "show", "imports", &id, "--store", store.url()]).await.succeeded();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.contains(&"  first\\nbody: one"), "{text}");
+    assert!(lines.contains(&"      reason        forged"), "{text}");
+    assert!(lines.contains(&"        origin: forged"), "{text}");
+    assert!(!lines.iter().any(|line| line.starts_with("reason        forged")), "{text}");
+    let objects = bus(&["dead", "show", "imports", &id, "--store", store.url(), "--json"]).await.objects();
+    assert_eq!(objects[0]["headers"]["first\nbody"], headers[0].1, "for programs it is as it is");
+}
+
 /// M35: replay that says "done" and has done nothing.
 #[tokio::test]
 async fn m35_putting_back_says_of_each_message_what_was_done() {
@@ -158,6 +174,7 @@ async fn unknown_endpoints_and_ids_are_said() {
         &["dead", "list", "import"][..],
         &["dead", "show", "import", &id],
         &["dead", "put-back", "import", "--all"],
+        &["dead", "drop", "import", "--all"],
     ] {
         let (text, kind, report) = bus(&[args, &["--store", store.url()]].concat()).await.failed();
         assert_eq!((text.as_str(), kind), ("", ErrorKind::NotFound));
@@ -166,4 +183,63 @@ async fn unknown_endpoints_and_ids_are_said() {
     let (_, kind, report) = bus(&["dead", "show", "imports", &id, "--store", store.url()]).await.failed();
     assert_eq!(kind, ErrorKind::NotFound);
     assert!(report.contains(&id) && report.contains("memory://cli-unknown"), "{report}");
+}
+
+/// M35, for dropping: each message is answered for, nothing is dropped unasked, and repeating it is said.
+#[tokio::test]
+async fn m35_dropping_says_of_each_message_what_was_done() {
+    let store = TestStore::open("drop").await;
+    let (a, b) = (
+        store.dead("imports", b"a", "failed", None).await,
+        store.dead("imports", b"b", "failed", None).await,
+    );
+    let living = store.send("imports", b"c").await;
+
+    let args = ["dead", "drop", "imports", &a, &living, "--yes", "--store", store.url()];
+    let (text, kind, report) = bus(&args).await.failed();
+    assert_eq!(kind, ErrorKind::NotFound);
+    assert!(report.contains("1 of 2 messages"), "{report}");
+    assert!(text.contains(&format!("{a}  dropped\n")), "{text}");
+    assert!(text.contains(&format!("{living}  not found")), "{text}");
+    assert!(text.ends_with("1 dropped, 1 not found\n"), "{text}");
+    assert_eq!(store.depth("imports").await, (1, 1));
+
+    let (text, kind, _) = bus(&args).await.failed();
+    assert_eq!(kind, ErrorKind::NotFound);
+    assert!(text.ends_with("0 dropped, 2 not found\n"), "{text}");
+
+    let outcomes =
+        bus(&["dead", "drop", "imports", &b, "--yes", "--json", "--store", store.url()]).await.objects();
+    assert_eq!((&outcomes[0]["id"], &outcomes[0]["outcome"]), (&b.as_str().into(), &"dropped".into()));
+    assert_eq!(store.depth("imports").await, (1, 0));
+}
+
+#[tokio::test]
+async fn nothing_is_dropped_without_a_yes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = format!("sqlite://{}/bus.db", directory.path().display());
+    for store in [TestStore::open("no-yes").await, TestStore::at(&file).await] {
+        let mut id = String::new();
+        for number in 0..205 {
+            id = store.dead("imports", number.to_string().as_bytes(), "failed", None).await;
+        }
+        for (selection, count) in [(&id[..], "1 for good"), ("--all", "205 for good")] {
+            let args = ["dead", "drop", "imports", selection, "--store", store.url()];
+            let (text, kind, report) = bus(&args).await.failed();
+            assert_eq!((text.as_str(), kind), ("", ErrorKind::InvalidInput));
+            assert!(report.contains(count) && report.contains("--yes"), "{report}");
+        }
+        assert_eq!(store.depth("imports").await, (0, 205));
+
+        let all = ["dead", "drop", "imports", "--all", "--yes", "--store", store.url()];
+        let text = bus(&all).await.succeeded();
+        assert!(text.ends_with("205 dropped, 0 not found\n"), "{text}");
+        assert_eq!(store.depth("imports").await, (0, 0));
+        assert_eq!(bus(&all).await.succeeded(), "0 dropped, 0 not found\n");
+        // A script that has forgotten it learns of that before there is something to lose.
+        let (_, kind, report) =
+            bus(&["dead", "drop", "imports", "--all", "--store", store.url()]).await.failed();
+        assert_eq!(kind, ErrorKind::InvalidInput);
+        assert!(report.contains("nothing is dead here"), "{report}");
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::contract::{
-    ConsumerSpec, LockManager, OpenOptions, Outgoing, Scheme, Settlement, StoreUrl, Transport,
+    ConsumerSpec, LockManager, OpenOptions, Outgoing, Readers, Scheme, Settlement, StoreUrl, Transport,
 };
 use bus::message::Verdict;
 use bus::{Endpoint, Envelope, Error, ErrorKind};
@@ -35,12 +35,25 @@ impl TestStore {
         &self.url
     }
 
+    pub(crate) fn readers(&self) -> Arc<dyn Readers> {
+        self.transport.capabilities().readers.unwrap()
+    }
+
     /// Sends a message to an endpoint and answers with its id.
     pub(crate) async fn send(&self, endpoint: &str, body: &[u8]) -> String {
+        self.send_with(endpoint, [("origin", "test")], body).await
+    }
+
+    async fn send_with(
+        &self,
+        endpoint: &str,
+        headers: impl IntoIterator<Item = (&str, &str)>,
+        body: &[u8],
+    ) -> String {
         let endpoint = Endpoint::parse(endpoint).unwrap();
         self.transport.prepare(std::slice::from_ref(&endpoint)).await.unwrap();
         let mut envelope = Envelope::new("Import", body.to_vec(), std::time::SystemTime::now().into());
-        envelope.headers.insert("origin", "test");
+        envelope.headers = headers.into_iter().collect();
         let id = envelope.id.to_string();
         let sent = self.transport.sender().send(vec![Outgoing::new(endpoint.target(), envelope)]).await;
         sent.into_iter().for_each(|answer| drop(answer.unwrap()));
@@ -56,6 +69,23 @@ impl TestStore {
         error: Option<&'static str>,
     ) -> String {
         let id = self.send(endpoint, body).await;
+        self.give_up(endpoint, reason, error).await;
+        id
+    }
+
+    /// Sends a message with these headers, gives up on it, and answers with its id.
+    pub(crate) async fn dead_with(
+        &self,
+        endpoint: &str,
+        headers: impl IntoIterator<Item = (&str, &str)>,
+        body: &[u8],
+    ) -> String {
+        let id = self.send_with(endpoint, headers, body).await;
+        self.give_up(endpoint, "failed", None).await;
+        id
+    }
+
+    async fn give_up(&self, endpoint: &str, reason: &str, error: Option<&'static str>) {
         let endpoint = Arc::new(Endpoint::parse(endpoint).unwrap());
         let consumer =
             self.transport.consumer(ConsumerSpec::new(endpoint, Duration::from_secs(60))).await.unwrap();
@@ -65,7 +95,6 @@ impl TestStore {
         let settled =
             claimed.into_iter().map(|claim| Settlement::new(claim.receipt, verdict(reason))).collect();
         consumer.settle(settled).await.into_iter().for_each(|answer| answer.unwrap());
-        id
     }
 
     /// How many are ready and how many are dead.

@@ -106,3 +106,34 @@ async fn a_store_in_a_file_is_looked_into_like_any_other() {
     let depths = bus(&[&["depths", "--json"][..], &place].concat()).await.objects();
     assert_eq!((&depths[0]["ready"], &depths[0]["dead"]), (&1.into(), &0.into()));
 }
+
+/// A typing error, or the wrong directory, is said, and leaves no empty store behind that would hide it the next time.
+#[tokio::test]
+async fn a_store_that_is_not_there_is_said_and_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let id = bus::MessageId::fresh().to_string();
+    let commands = [
+        &["depths"][..],
+        &["dead", "list"],
+        &["dead", "show", "imports", &id],
+        &["dead", "put-back", "imports", &id],
+        &["dead", "drop", "imports", &id, "--yes"],
+        &["locks", "--locks", "default"],
+    ];
+    let [missing, empty] = ["missing.db", "empty.db"].map(|name| directory.path().join(name));
+    std::fs::write(&empty, b"").unwrap();
+    let nowhere = directory.path().join("nowhere/bus.db");
+    for (file, why) in [(&missing, "no such file"), (&nowhere, "no such file"), (&empty, "the file is empty")]
+    {
+        let store = format!("sqlite://{}", file.display());
+        for command in commands {
+            let (text, kind, report) = bus(&[command, &["--store", &store]].concat()).await.failed();
+            assert_eq!((text.as_str(), kind), ("", ErrorKind::NotFound), "{command:?}: {report}");
+            for part in [why, &file.display().to_string(), "check the address", "started on it"] {
+                assert!(report.contains(part), "{command:?}: {part} is missing in {report}");
+            }
+        }
+    }
+    assert!(!missing.exists() && !nowhere.exists());
+    assert_eq!(std::fs::metadata(&empty).unwrap().len(), 0);
+}

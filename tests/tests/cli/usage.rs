@@ -32,8 +32,20 @@ async fn what_cannot_be_understood_is_refused() {
     for (args, why) in [
         (&["dead", "show", "imports", "7"][..], "no message id"),
         (&["dead", "list", "Imports"], "cannot be a name"),
+        // M30
+        (&["dead", "list", "two words"], "cannot be a name"),
+        (&["dead", "show", "dotted.name", "0199bd1e-0000-7000-8000-000000000000"], "cannot be a name"),
+        (&["dead", "put-back", "a/b/c", "--all"], "cannot be a name"),
+        (&["dead", "put-back", "../../etc/passwd", "--all"], "cannot be a name"),
+        (&["dead", "list", "åäö"], "cannot be a name"),
+        (&["dead", "list", ""], "it is empty"),
+        (&["dead", "list", "--transport", "🦀"], "cannot be a name"),
+        (&["depths", "--transport", "a/b"], "cannot be a name"),
         (&["dead", "list", "--limit", "0"], "0 is not in"),
         (&["dead", "put-back", "imports"], "<ID"),
+        (&["dead", "put-back", "imports"], "<ID|--all>"),
+        (&["dead", "drop", "imports", "--yes"], "<ID"),
+        (&["dead", "drop", "imports", "--yes"], "--all>"),
         (
             &["dead", "put-back", "imports", "--all", "0199bd1e-0000-7000-8000-000000000000"],
             "cannot be used with",

@@ -15,6 +15,7 @@ async fn an_empty_store_has_empty_answers() {
         (&["dead", "list"][..], "no dead letters in"),
         (&["depths"], "no endpoints in"),
         (&["locks"], "no locks in"),
+        (&["subscription", "list"], "no subscriptions in"),
     ] {
         let place = ["--store", "memory://cli-empty", "--locks", "default"];
         let text = bus(&[command, &place].concat()).await.succeeded();

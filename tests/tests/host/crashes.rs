@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bus_tests::site::Site;
 use bus_tests::store::Counts;
-use bus_tests::task::{Step, Task};
+use bus_tests::task::Task;
 use bus_tests::wait::{stays, until_true};
 
-use super::{actor, actor_with_lease, send_plain, send_single};
+use super::{actor, send_plain};
 
 /// M1, M6, M9: killed with one message in its handler, nine claimed and not started, and more in the queue: every one of
 /// them runs on another process.
@@ -71,66 +71,4 @@ async fn what_waits_in_the_buffer_keeps_its_claim() {
     assert_eq!(runs.len(), 30, "each ran once");
     assert!(runs.iter().all(|run| run.p == one.pid() && run.count == 1), "{runs:?}");
     drop(other);
-}
-
-/// M19: one message that ends its process each time, among a hundred that are claimed with it: in the end it is the one
-/// dead letter, given up on without another run, and all others are done.
-#[tokio::test]
-async fn one_poison_among_a_hundred_makes_one_dead_letter() {
-    let site = Site::new();
-    let config = "[processors.plain]\nlease = \"1s\"\nprefetch_count = 100\ndead_letter_delivery_limit = 2\n";
-    let poison = Task::new(0).then(Step::Abort);
-    // The others are still at it when the poison strikes, so that each crash is counted for each of them.
-    let others = (1..100).map(|n| Task::new(n).sleep(30));
-    send_plain(&site, std::iter::once(poison).chain(others)).await;
-    let store = site.store();
-    let mut deaths = 0;
-    while !store.is_drained("plain") {
-        assert!(deaths < 10, "it does not come to an end: {:?}", store.counts("plain"));
-        let mut host = actor(&site, &["plain"]).config(config).start();
-        until_true("the process dies, or everything is done", || {
-            host.try_exit().is_some() || store.is_drained("plain")
-        })
-        .await;
-        if host.try_exit().is_some() {
-            deaths += 1;
-        }
-    }
-    // Twice among others, once alone.
-    assert_eq!(deaths, 3, "{}", site.runs("plain").iter().filter(|run| run.m == 0).count());
-    let dead = store.dead("plain");
-    assert_eq!(dead.len(), 1, "{dead:?}");
-    assert!(dead[0].reason.contains("crashed its process"), "{}", dead[0].reason);
-    assert!(String::from_utf8_lossy(&dead[0].body).contains("Abort"), "it is the poison");
-    let runs = site.runs("plain");
-    let done: BTreeSet<u64> =
-        runs.iter().filter(|run| run.how.as_deref() == Some("end")).map(|run| run.m).collect();
-    assert_eq!(done, (1..100).collect(), "all others are done");
-    assert_eq!(runs.iter().filter(|run| run.m == 0).count(), 3, "the poison was not run again");
-}
-
-/// M19 for a singleton, which takes nothing ahead: its poison does not keep the queue for ever.
-#[tokio::test]
-async fn a_poison_does_not_keep_a_singletons_queue_for_ever() {
-    let site = Site::new();
-    let config = "lock_lease = \"1s\"\n[processors.single]\ndead_letter_delivery_limit = 1\n";
-    send_single(&site, [Task::new(0).then(Step::Abort), Task::new(1)]).await;
-    let store = site.store();
-    let mut deaths = 0;
-    while !store.is_drained("single") {
-        assert!(deaths < 6, "it does not come to an end: {:?}", store.counts("single"));
-        let mut host = actor_with_lease(&site, &["single"], 1).config(config).start();
-        until_true("the process dies, or everything is done", || {
-            host.try_exit().is_some() || store.is_drained("single")
-        })
-        .await;
-        if host.try_exit().is_some() {
-            deaths += 1;
-        }
-    }
-    assert_eq!(deaths, 2, "once, and once alone");
-    assert_eq!(store.dead("single").len(), 1);
-    let done =
-        site.runs("single").iter().filter(|run| run.m == 1 && run.how.as_deref() == Some("end")).count();
-    assert_eq!(done, 1);
 }

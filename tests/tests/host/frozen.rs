@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bus_tests::runs::assert_single;
-use bus_tests::site::Site;
+use bus_tests::site::{Process, Site};
 use bus_tests::task::{Single, Step, Task};
 use bus_tests::wait::{in_time, stays, until_true};
 
@@ -89,18 +89,24 @@ async fn a_thawed_process_does_not_touch_the_claims_of_its_successor() {
     drop(third);
 }
 
+/// A holder that has frozen itself in the middle of a commit, some way into ten messages.
+async fn frozen_inside_a_commit(site: &Site) -> Process<'_> {
+    send_single(site, (0..10).map(|n| Task::new(n).sleep(10))).await;
+    let trap = site.path("trap");
+    let setup = actor_with_lease(site, &["single"], LEASE);
+    let holder = setup.env("BUS_TEST_TRAP", trap.display().to_string()).start();
+    site.begun("single", 2).await;
+    site.allow("trap");
+    until_true("it has frozen itself", || !trap.exists()).await;
+    holder
+}
+
 /// S5, for SQLite: a process that was frozen in the middle of a commit, with the file's lock in its hand. The others
 /// wait, and go on as soon as it does; nothing overlaps and nothing is lost.
 #[tokio::test]
 async fn a_process_frozen_inside_a_commit_holds_the_others_up_and_no_more() {
     let site = Site::new();
-    send_single(&site, (0..10).map(|n| Task::new(n).sleep(10))).await;
-    let trap = site.path("trap");
-    let setup = actor_with_lease(&site, &["single"], LEASE);
-    let mut holder = setup.env("BUS_TEST_TRAP", trap.display().to_string()).start();
-    site.begun("single", 2).await;
-    site.allow("trap");
-    until_true("it has frozen itself", || !trap.exists()).await;
+    let mut holder = frozen_inside_a_commit(&site).await;
     let other = actor_with_lease(&site, &["single"], LEASE).start();
     let store = site.store();
     let before = store.counts("single");
@@ -126,13 +132,7 @@ async fn a_process_frozen_inside_a_commit_holds_the_others_up_and_no_more() {
 #[tokio::test]
 async fn a_process_killed_inside_a_commit_lets_the_others_go_on() {
     let site = Site::new();
-    send_single(&site, (0..10).map(|n| Task::new(n).sleep(10))).await;
-    let trap = site.path("trap");
-    let setup = actor_with_lease(&site, &["single"], LEASE);
-    let mut holder = setup.env("BUS_TEST_TRAP", trap.display().to_string()).start();
-    site.begun("single", 2).await;
-    site.allow("trap");
-    until_true("it has frozen itself", || !trap.exists()).await;
+    let mut holder = frozen_inside_a_commit(&site).await;
     holder.kill();
     let survivor = actor_with_lease(&site, &["single"], LEASE).start();
     let producer = in_time("the file can be written to", site.producer()).await;

@@ -4,8 +4,12 @@
 
 mod crashes;
 mod frozen;
+mod heavy_memory;
+mod heavy_poison;
+mod liveness;
 mod lost;
 mod overrun;
+mod plugins;
 mod saturation;
 mod shutdown;
 mod start;

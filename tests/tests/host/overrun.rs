@@ -131,6 +131,20 @@ async fn a_process_whose_every_thread_is_blocked_ends_all_the_same() {
     assert_eq!(status.code(), Some(1), "{}", host.said());
 }
 
+/// §7: nor when that run was dropped long before, because its time was up.
+#[tokio::test]
+async fn blocking_work_that_a_late_run_left_behind_does_not_keep_the_process() {
+    let site = Site::new();
+    send_plain(&site, [Task::new(1).then(Step::SpawnBlocking(60_000))]).await;
+    let config = "[processors.plain]\nmessage_lock_timeout = \"1s\"\n";
+    let setup = actor_with_lease(&site, &["plain"], 2).env("BUS_SHUTDOWN_GRACE_PERIOD", format!("{GRACE}s"));
+    let mut host = setup.config(config).start();
+    site.begun("plain", 1).await;
+    until_true("it was dropped", || site.runs("plain")[0].how.as_deref() == Some("dropped")).await;
+    host.terminate();
+    host.exit_within(Duration::from_secs(GRACE + 10)).await;
+}
+
 /// §7: nor does it wait for blocking work that a dropped run has left on the runtime's own threads, which the runtime
 /// would.
 #[tokio::test]

@@ -101,6 +101,43 @@ async fn a_provider_that_fails_keeps_the_host_from_starting() {
     assert_eq!(site.store().deliveries_of_ready("plain"), [0], "nothing was consumed");
 }
 
+/// Whatever is wrong with the configuration is said at once, the host ends with a code, and nothing is consumed.
+#[tokio::test]
+async fn a_configuration_with_mistakes_is_refused_with_all_of_them() {
+    let site = Site::new();
+    send_plain(&site, [Task::new(1)]).await;
+    let before = site.store().counts("plain");
+    let config = "locks = 7\n\n[processors.plain]\nmax_concurrent_calls = \"many\"\nlease = 30\nleese = 1\n";
+    let mut host = site.process(PLAIN).config(config).env("BUS_LOCK_LEASE", "soon").start();
+    assert_eq!(host.exit().await.code(), Some(1));
+    let said = host.said();
+    let mut rest = said.as_str();
+    for told in [
+        "5 problems",
+        ".toml:1: `locks`: expected a store's URL",
+        ".toml:4: `processors.\"plain\".max_concurrent_calls`: expected a whole number, found the text \"many\"",
+        ".toml:5: `processors.\"plain\".lease`: expected a duration",
+        "did you mean `lease`?",
+        "variable BUS_LOCK_LEASE: expected a duration",
+    ] {
+        let at = rest.find(told).unwrap_or_else(|| panic!("{told} is missing, or not in its place: {said}"));
+        rest = &rest[at + told.len()..];
+    }
+    assert_eq!(site.store().counts("plain"), before);
+    assert_eq!(site.store().deliveries_of_ready("plain"), [0], "nothing was consumed");
+
+    for nowhere in ["no-such.toml", "."] {
+        let mut host = site.process(PLAIN).env("BUS_CONFIG", nowhere).start();
+        assert_eq!(host.exit().await.code(), Some(1));
+        let said = host.said();
+        assert!(
+            said.contains("variable BUS_CONFIG: cannot read") && said.contains(nowhere),
+            "it said: {said}"
+        );
+    }
+    assert_eq!(site.store().deliveries_of_ready("plain"), [0], "nothing was consumed");
+}
+
 /// M17: a signal that comes while the host is still starting is obeyed at once.
 #[tokio::test]
 async fn a_signal_during_the_start_ends_it() {
@@ -112,6 +149,78 @@ async fn a_signal_during_the_start_ends_it() {
     let (status, _) = host.exit_within(Duration::from_secs(10)).await;
     assert!(status.success(), "it exits with {status}");
     assert_eq!(site.store().deliveries_of_ready("plain"), [0], "nothing was consumed");
+}
+
+/// A mistake in an address is said with its place, be it the scheme, a parameter, or what only the opened store knows.
+#[tokio::test]
+async fn a_mistake_in_an_address_is_named_with_its_line_and_key() {
+    let site = Site::new();
+    for (address, why) in [
+        ("sqlte://bus.db", "no backend for sqlte://"),
+        ("sqlite://bus.db?sychronous=NORMAL", "no parameter \"sychronous\""),
+        ("redis://127.0.0.1/0?timeout=soon", "timeout"),
+        ("postgres://", "names no host"),
+    ] {
+        let config = format!("shutdown_grace_period = \"1s\"\n\n[transports]\ndefault = \"{address}\"\n");
+        let setup = site.process(PLAIN).without("BUS_TRANSPORTS__DEFAULT").config(&config);
+        let mut host = setup.start();
+        assert_eq!(host.exit().await.code(), Some(1), "{address}");
+        let said = host.said();
+        for words in [".toml:4: `transports.default`", why] {
+            assert!(said.contains(words), "{address}: {words} is missing from: {said}");
+        }
+    }
+    let wrong = site.process(PLAIN).env("BUS_TRANSPORTS__DEFAULT", "sqlite://bus.db?size=3");
+    let mut host = wrong.start();
+    assert_eq!(host.exit().await.code(), Some(1));
+    assert!(host.said().contains("variable BUS_TRANSPORTS__DEFAULT"), "it said: {}", host.said());
+}
+
+/// In the words that all stores share.
+#[tokio::test]
+async fn the_start_says_what_an_acknowledgement_is_worth() {
+    let site = Site::new();
+    for (setting, worth) in [("FULL", "fsynced"), ("NORMAL", "written, but not fsynced yet")] {
+        let url = format!("{}?synchronous={setting}", site.url());
+        let mut host = site.process(PLAIN).env("BUS_TRANSPORTS__DEFAULT", url).start();
+        let told = format!("an acknowledged message is {worth}: ");
+        until_true("it is said", || host.said().contains(&told)).await;
+        host.terminate();
+        assert!(host.exit().await.success());
+    }
+}
+
+/// M10, M17: a server that refuses connections is waited for: that is said at once, with the transport, the address without
+/// its secrets, and the reason; SIGTERM ends the wait at once.
+#[tokio::test]
+async fn a_server_that_is_not_there_is_waited_for_and_named_and_a_signal_ends_the_wait() {
+    let site = Site::new();
+    let nowhere =
+        format!("redis://shop:s3cret@127.0.0.1:{}/0", bus_emulators::free_port().expect("a free port"));
+    let mut host = site.process(PLAIN).env("BUS_TRANSPORTS__DEFAULT", &nowhere).start();
+    until_true("it says that it waits", || host.said().contains("waiting for default")).await;
+    until_true("it says what is waited for", || host.said().contains("waited for\n")).await;
+    assert!(host.try_exit().is_none(), "it waits: {}", host.said());
+    host.terminate();
+    let (status, _) = host.exit_within(Duration::from_secs(5)).await;
+    assert!(status.success(), "it exits with {status}: {}", host.said());
+    let said = host.said();
+    for words in ["redis://…@127.0.0.1:", "Connection refused", "note <- plain"] {
+        assert!(said.contains(words), "{words} is missing from: {said}");
+    }
+    assert!(!said.contains("s3cret"), "it said: {said}");
+
+    let mut refused =
+        site.process(PLAIN).env("BUS_TRANSPORTS__DEFAULT", &nowhere).env("BUS_ON_STORE_DOWN", "fail").start();
+    assert_eq!(refused.exit().await.code(), Some(1));
+    let said = refused.said();
+    assert!(said.contains("transport: default") && said.contains("Connection refused"), "it said: {said}");
+
+    let limited = site.process(PLAIN).env("BUS_TRANSPORTS__DEFAULT", &nowhere);
+    let mut limited = limited.env("BUS_STORE_WAIT_LIMIT", "1s").start();
+    assert_eq!(limited.exit().await.code(), Some(1));
+    let said = limited.said();
+    assert!(said.contains("store_wait_limit") && said.contains("Connection refused"), "it said: {said}");
 }
 
 /// A program without processors sends through `bus::connect()`, each message to the transport that it names.

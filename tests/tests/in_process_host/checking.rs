@@ -1,6 +1,7 @@
 //! What a program's own unit test finds out about its wiring.
 
 use bus::ErrorKind;
+use bus::host::config::Config;
 
 use super::{Place, Probe, handlers};
 
@@ -28,6 +29,7 @@ fn a_check_names_everything_that_is_wrong_with_its_place() {
         ("async fn invoice", "\"billing\", which is not configured"),
         ("async fn strict", "`strict` is a singleton, and there is no lock manager"),
         ("async fn relaxed", "`relaxed` is a singleton, and there is no lock manager"),
+        ("async fn dig", "`dig` is a singleton, and there is no lock manager"),
         ("async fn single_relay", "`single_relay` is a singleton, and there is no lock manager"),
     ] {
         let place = format!("in_process_host/handlers.rs:{}: ", line_of(function) - 1);
@@ -36,7 +38,7 @@ fn a_check_names_everything_that_is_wrong_with_its_place() {
     }
     assert!(text.contains("the queue `twice` has two processors"), "{text}");
     assert!(text.contains("locks = \"default\""), "the way out is missing: {text}");
-    assert!(text.contains("7 things are wrong"), "{text}");
+    assert!(text.contains("8 things are wrong"), "{text}");
 }
 
 /// The same, for `bus::check()`, in which nothing is provided.
@@ -65,6 +67,52 @@ fn a_lock_that_reaches_less_far_than_the_messages_is_refused_in_code_too() {
     .to_string();
     assert!(text.contains("`strict`") && text.contains("memory://here"), "{text}");
     assert!(text.contains("locks_reach = \"process\""), "{text}");
+}
+
+/// A lease that the locks do not take is known before anything is connected: with function, place and what is allowed.
+#[test]
+fn a_lease_that_the_locks_do_not_take_is_refused() {
+    let with = |locks: &str, lease: std::time::Duration| {
+        let mut config = Config::default().with_locks(locks).expect("a URL");
+        config.lock_lease = Some(lease);
+        bus::check_with(|host| host.config(config).provide(probe()).only(["strict"]))
+    };
+    let seconds = std::time::Duration::from_secs;
+    for (locks, lease, allowed) in [
+        ("azblob://locks", seconds(14), "15s to 60s"),
+        ("azblob://locks", seconds(61), "15s to 60s"),
+        ("default", std::time::Duration::from_millis(500), "1s to 600s"),
+    ] {
+        let text = with(locks, lease).expect_err("no such lease is given").to_string();
+        let place = format!("in_process_host/handlers.rs:{}: ", line_of("async fn strict") - 1);
+        for part in [place.as_str(), "`strict`", &format!("lock_lease is {lease:?}"), allowed] {
+            assert!(text.contains(part), "no {part} in {text}");
+        }
+    }
+    for (locks, lease) in
+        [("azblob://locks", seconds(15)), ("azblob://locks", seconds(60)), ("default", seconds(1))]
+    {
+        with(locks, lease).unwrap_or_else(|error| panic!("{locks} gives {lease:?}: {error}"));
+    }
+}
+
+/// The same for a lock manager that is given in code.
+#[test]
+fn a_lease_that_given_locks_do_not_take_is_refused() {
+    use bus::backend::azure_storage::BlobLocks;
+    let with = |lease: Option<u64>| {
+        let mut config = Config::default();
+        config.lock_lease = lease.map(std::time::Duration::from_secs);
+        let locks = BlobLocks::from_connection_string("UseDevelopmentStorage=true", "locks").expect("locks");
+        bus::check_with(|host| host.config(config).provide(probe()).only(["strict"]).locks(locks))
+    };
+    let text = with(Some(10)).expect_err("Azure gives no such lease").to_string();
+    assert!(
+        text.contains("`strict`") && text.contains("azblob:127.0.0.1:10000/devstoreaccount1/locks"),
+        "{text}"
+    );
+    with(None).expect("its own default is one that it gives");
+    with(Some(60)).expect("its longest");
 }
 
 #[test]

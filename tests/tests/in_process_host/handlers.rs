@@ -74,6 +74,7 @@ commands! {
     Relaxed "relaxed"
     Relay "relay"
     SingleRelay "single-relay"
+    Dig "dig"
     Relayed "relayed"
     Hasty "hasty"
     Patience "patience"
@@ -86,9 +87,99 @@ commands! {
 #[command(queue = "lost", transport = "nowhere")]
 pub(crate) struct Lost;
 
+/// Numbers that no double can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Command)]
+#[command(queue = "ledger")]
+pub(crate) struct Ledger {
+    pub(crate) credit: u64,
+    pub(crate) debit: i64,
+    pub(crate) rate: f64,
+}
+
+/// Answers with what it read.
+#[processor(settings = Patient)]
+async fn ledger(message: Ledger, id: MessageId, headers: Headers, probe: Dep<Probe>) -> Result<()> {
+    let text = format!("{message:?}");
+    probe.see(Seen { at: "ledger", text, id, headers, count: 1, fence: None }).await
+}
+
+macro_rules! raw_messages {
+    ($($name:ident)+) => {$(
+        /// Bytes that travel as they are.
+        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+        pub(crate) struct $name(pub(crate) Vec<u8>);
+
+        impl bus::Message for $name {
+            const TYPE: &'static str = stringify!($name);
+            const CONTENT_TYPE: &'static str = "application/octet-stream";
+            fn encode(&self) -> Result<bytes::Bytes> {
+                Ok(self.0.clone().into())
+            }
+            fn decode(body: &[u8]) -> Result<Self> {
+                Ok($name(body.to_vec()))
+            }
+        }
+    )+};
+}
+
+raw_messages! { Parcel ParcelSighted }
+
+impl bus::Command for Parcel {
+    const QUEUE: &'static str = "parcel";
+}
+
+impl bus::Event for ParcelSighted {
+    const TOPIC: &'static str = "parcel-sighted";
+}
+
+/// Asks for a parcel of so many bytes.
+#[derive(Clone, Debug, Serialize, Deserialize, Command)]
+#[command(queue = "order-parcel")]
+pub(crate) struct OrderParcel(pub(crate) usize);
+
 #[derive(Settings)]
 #[settings(dead_letter_delivery_limit = 3, retry(fixed = "50ms"))]
 struct Patient;
+
+/// Says how many bytes came.
+#[processor(settings = Patient)]
+async fn parcel(
+    Parcel(bytes): Parcel,
+    id: MessageId,
+    headers: Headers,
+    count: DeliveryCount,
+    probe: Dep<Probe>,
+) -> Result<()> {
+    let text = bytes.len().to_string();
+    probe.see(Seen { at: "parcel", text, id, headers, count: count.0, fence: None }).await
+}
+
+#[processor(subscription = "watch", settings = Patient)]
+async fn parcel_sighted(
+    ParcelSighted(bytes): ParcelSighted,
+    id: MessageId,
+    headers: Headers,
+    probe: Dep<Probe>,
+) -> Result<()> {
+    let text = bytes.len().to_string();
+    probe.see(Seen { at: "parcel-sighted/watch", text, id, headers, count: 1, fence: None }).await
+}
+
+/// Sends what was asked for, and says so or why not.
+#[processor(settings = Patient)]
+async fn order_parcel(
+    OrderParcel(bytes): OrderParcel,
+    id: MessageId,
+    headers: Headers,
+    bus: Bus,
+    probe: Dep<Probe>,
+) -> Result<()> {
+    let text = match bus.send(Parcel(vec![7; bytes])).await {
+        Ok(_) => "sent".to_owned(),
+        Err(error) => format!("{:?}", error.kind()),
+    };
+    probe.see(Seen { at: "order-parcel", text, id, headers, count: 1, fence: None }).await
+}
 
 #[processor(settings = Patient)]
 async fn note(
@@ -264,6 +355,47 @@ async fn single_relay(
     courier.deliver("by a service").await?;
     let fence = Some(term.fence().get());
     probe.see(Seen { at: "single-relay", text: String::new(), id, headers, count: 1, fence }).await
+}
+
+/// Sends from a thread of its own: once, or, at the first delivery of `until refused`, again and again until it is; then
+/// takes back something else.
+#[processor(singleton)]
+async fn dig(
+    Dig(text): Dig,
+    id: MessageId,
+    headers: Headers,
+    count: DeliveryCount,
+    bus: Bus,
+    term: Term,
+    probe: Dep<Probe>,
+) -> Result<()> {
+    let seen = |text: &str| Seen {
+        at: "dig",
+        text: text.to_owned(),
+        id,
+        headers: headers.clone(),
+        count: count.0,
+        fence: Some(term.fence().get()),
+    };
+    let until_refused = text == "until refused" && count.0 == 1;
+    let (begun, shown) = (seen("begun"), probe.seen.clone());
+    let work = move || {
+        let runtime = tokio::runtime::Handle::current();
+        let send = || runtime.block_on(bus.send(Relayed("by blocking work".to_owned())).into_future());
+        let later = bus.send(Relayed("never".to_owned())).delay(Duration::from_secs(3600));
+        let later = runtime.block_on(later.into_future()).expect("the term has just begun");
+        let mut answer = send();
+        let _ = shown.send(begun);
+        while until_refused && answer.is_ok() {
+            std::thread::sleep(Duration::from_millis(2));
+            answer = send();
+        }
+        let sent = answer.map_or_else(|error| format!("{:?}", error.kind()), |_| "sent".to_owned());
+        let taken_back = runtime.block_on(bus.cancel(&later));
+        format!("{sent}, {:?}", taken_back.map_err(|error| error.kind()))
+    };
+    let ended = term.blocking(work).await?;
+    probe.see(seen(&ended)).await
 }
 
 #[processor]

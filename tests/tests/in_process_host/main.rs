@@ -3,11 +3,21 @@
 mod carried;
 mod checking;
 mod handlers;
+#[cfg(unix)]
+mod heavy_servers;
 mod lifecycle;
 mod order;
+mod outage;
+mod plugins;
 mod sending;
+mod sizes;
+mod strange;
 mod terms;
+mod throttle;
+mod unfenced;
+mod unread;
 mod verdicts;
+mod weather;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,6 +25,7 @@ use std::time::Duration;
 
 use bus::contract::{DeadLetter, Depth};
 use bus::host::{HostBuilder, HostHandle};
+use bus::testing::TestHost;
 use bus::{Endpoint, Host};
 use bus_tests::wait::{PATIENCE, in_time};
 use handlers::{Answer, Probe, Seen};
@@ -82,11 +93,31 @@ impl Made {
         self
     }
 
+    /// Starts it in virtual time, over a store of its own: for what is the same over every store.
+    pub(crate) async fn start_virtually(self) -> Virtual {
+        let (host, probe) = (self.host, self.probe);
+        let host = TestHost::builder().with(|_| host).provide(probe).start().await.expect("it starts");
+        Virtual { host, shown: self.shown }
+    }
+
     /// Starts it.
     pub(crate) async fn start(self) -> Embedded {
         let host = self.host.provide(self.probe).build().expect("the wiring is sound");
         let handle = in_time("started", host.start()).await.expect("the host starts");
         Embedded { handle, shown: self.shown }
+    }
+}
+
+/// A host that runs in virtual time.
+pub(crate) struct Virtual {
+    pub(crate) host: TestHost,
+    shown: UnboundedReceiver<Seen>,
+}
+
+impl Virtual {
+    /// What handlers have seen that nobody has asked for yet.
+    pub(crate) fn seen_so_far(&mut self) -> Vec<Seen> {
+        std::iter::from_fn(|| self.shown.try_recv().ok()).collect()
     }
 }
 

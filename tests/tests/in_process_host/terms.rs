@@ -10,7 +10,7 @@ use bus::{Endpoint, ErrorKind, Term};
 use bus_tests::wait::in_time;
 
 use super::Place;
-use super::handlers::Relaxed;
+use super::handlers::{Dig, Relaxed};
 
 /// The fences of a store, as another process would reach them.
 async fn fencing(place: &Place) -> Arc<dyn Fencing> {
@@ -86,6 +86,27 @@ async fn a_handler_is_not_begun_when_its_term_ended_in_a_middleware() {
         assert!(seen.fence > Some(fence), "{seen:?} under a fence above {fence}");
         host.until_drained("relaxed").await;
         assert_eq!(host.seen_so_far().len(), 0, "it ran once");
+        host.stop().await;
+    }
+}
+
+/// S6: blocking work that outlives its term, because nobody can stop it, can send nothing from then on, nor take back
+/// what it has sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocking_work_sends_nothing_when_its_term_is_over() {
+    for place in Place::each() {
+        let mut host = place.host(&["dig"]).start().await;
+        host.handle.bus().send(Dig("until refused".into())).await.expect("sent");
+        let begun = host.seen().await;
+        assert_eq!(begun.text, "begun");
+        outrun(&*fencing(&place).await, "dig").await;
+        // The run may be dropped before it says how its work ended; then its message comes again.
+        let next = host.seen().await;
+        match next.text.as_str() {
+            "TermLost, Err(TermLost)" => assert_eq!(next.fence, begun.fence),
+            _ => assert!(next.count > 1 && next.fence > begun.fence, "its work had not ended: {next:?}"),
+        }
+        host.until_drained("dig").await;
         host.stop().await;
     }
 }

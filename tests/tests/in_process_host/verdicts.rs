@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use bus::contract::{OpenOptions, Outgoing, PutBack, Scheme, StoreUrl};
 use bus::message::{Delivery, MessageId, Name, Target, Verdict};
 use bus::pipeline::Next;
+use bus::testing::Durations;
 use bus::{Endpoint, Envelope};
 
 use super::handlers::{Answer, AnyhowNote, Hasty, Note, WrappedNote};
@@ -165,33 +166,29 @@ async fn putting_dead_letters_back_is_idempotent_and_answered_one_by_one() {
 
 /// A handler's time is bounded: its token fires, and a handler that heeds it is taken at its word; one that does not is
 /// dropped a second later, and has failed.
-#[tokio::test]
+#[bus::test]
 async fn a_run_past_its_message_lock_timeout_is_asked_to_end_and_then_fails() {
-    let place = Place::sqlite();
-    let mut host = place.host(&["hasty"]).start().await;
-    host.handle.bus().send(Hasty("polite".into())).await.expect("sent");
-    assert_eq!(host.seen().await.text, "polite");
-    host.until_drained("hasty").await;
-    assert_eq!(host.depth("hasty").await.dead, 0);
+    let embedded = Place::memory().host(&["hasty"]).start_virtually().await;
+    let host = &embedded.host;
+    host.bus().send(Hasty("polite".into())).await.expect("sent");
+    host.settled().await;
+    assert_eq!(host.completed::<Hasty>()[0].at, 300.milliseconds(), "200 ms, and 100 ms of its own");
 
-    let began = Instant::now();
-    host.handle.bus().send(Hasty("rude".into())).await.expect("sent");
-    assert_eq!(host.seen().await.count, 1);
-    assert_eq!(host.seen().await.count, 2);
-    assert!(began.elapsed() >= Duration::from_millis(1_200), "200 ms, and a second to heed its token");
-    host.until_drained("hasty").await;
-    let dead = host.dead("hasty").await;
-    assert_eq!(dead.len(), 1);
-    let error = dead[0].error.as_deref().unwrap_or_default();
-    assert!(error.contains("message_lock_timeout"), "{error}");
-    host.stop().await;
+    let began = host.elapsed();
+    host.bus().send(Hasty("rude".into())).await.expect("sent");
+    host.advance(1.minutes()).await;
+    let retried = &host.retried::<Hasty>()[0];
+    assert_eq!(retried.at - began, 1_200.milliseconds(), "200 ms, and a second to heed its token");
+    assert!(retried.error.contains("message_lock_timeout"), "{}", retried.error);
+    let dead = &host.dead::<Hasty>()[0];
+    assert_eq!(dead.at - began, 2_450.milliseconds(), "twice that, and 50 ms in between");
+    assert!(dead.error.as_deref().is_some_and(|error| error.contains("message_lock_timeout")), "{dead:?}");
 }
 
 /// Middleware sees every message on its way in and its verdict on the way out, in the order given, and may keep the
 /// handler from running.
-#[tokio::test]
+#[bus::test]
 async fn middleware_wraps_every_run_in_the_order_given() {
-    let place = Place::memory();
     let order = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
     let noting = |name: &'static str| {
         let order = std::sync::Arc::clone(&order);
@@ -211,19 +208,16 @@ async fn middleware_wraps_every_run_in_the_order_given() {
             None => Verdict::DeadLetter { reason: "no tenant".into(), error: None },
         }
     }
-    let made = place.host(&["note"]);
+    let made = Place::memory().host(&["note"]);
     let made = made.with(|host| {
         host.middleware(noting("outer")).middleware(noting("inner")).middleware(refuse_strangers)
     });
-    let mut host = made.start().await;
-    let bus = host.handle.bus().clone();
-    bus.send(Note("known".into())).header("tenant", "acme").await.expect("sent");
-    host.until_drained("note").await;
-    assert_eq!(host.seen().await.text, "known");
+    let mut embedded = made.start_virtually().await;
+    embedded.host.bus().send(Note("known".into())).header("tenant", "acme").await.expect("sent");
+    embedded.host.settled().await;
     assert_eq!(*order.lock(), ["outer before", "inner before", "inner after", "outer after"]);
-    bus.send(Note("stranger".into())).await.expect("sent");
-    host.until("it is dead", "note", |depth| depth.dead == 1).await;
-    assert_eq!(host.dead("note").await[0].reason, "no tenant");
-    assert!(host.seen_so_far().is_empty());
-    host.stop().await;
+    embedded.host.bus().send(Note("stranger".into())).await.expect("sent");
+    embedded.host.settled().await;
+    assert_eq!(embedded.host.dead::<Note>()[0].reason, "no tenant");
+    assert_eq!(embedded.seen_so_far().len(), 1, "the stranger's handler has not run");
 }

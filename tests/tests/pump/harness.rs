@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use bus::clock::Clock;
 use bus::contract::{
-    BoxFuture, Consumer, ConsumerSpec, Depth, Inspect, OpenOptions, Outgoing, Scheme, Settlement, StoreUrl,
-    Transport,
+    BoxFuture, Consumer, ConsumerSpec, Depth, Inspect, OpenOptions, Outgoing, Pulse, Scheme, Settlement,
+    StoreUrl, Transport,
 };
 use bus::message::{Delivery, Endpoint, Envelope, MessageId, Receipt, Verdict};
 use bus::pipeline::{Middleware, Pipeline};
-use bus::pump::{Pump, PumpSpec, Signals};
+use bus::pump::{Pump, PumpSpec, Signals, Throttle};
 use bus::scope::HostScope;
 use bus::settings::{self, Resolved};
-use bus::{Error, ErrorKind, Result};
+use bus::{Error, ErrorKind, Result, Term};
 use tokio_util::sync::CancellationToken;
 
 /// A store with one queue, `work`.
@@ -37,13 +37,29 @@ impl Store {
     }
 
     pub async fn send(&self, count: usize) -> Vec<MessageId> {
+        self.send_bodies((0..count).map(|i| i.to_string().into())).await
+    }
+
+    pub async fn send_bodies(&self, bodies: impl IntoIterator<Item = bytes::Bytes>) -> Vec<MessageId> {
         let envelopes: Vec<_> =
-            (0..count).map(|i| Envelope::new("test", i.to_string(), self.clock.wall())).collect();
+            bodies.into_iter().map(|body| Envelope::new("test", body, self.clock.wall())).collect();
         let ids = envelopes.iter().map(|envelope| envelope.id).collect();
         let batch =
             envelopes.into_iter().map(|envelope| Outgoing::new(self.endpoint.target(), envelope)).collect();
         for placed in self.transport.sender().send(batch).await {
             placed.unwrap();
+        }
+        ids
+    }
+
+    /// Messages that were in flight each time when five processes claimed everything and died.
+    pub async fn suspects(&self, count: usize) -> Vec<MessageId> {
+        let ids = self.send(count).await;
+        let lease = Duration::from_secs(1);
+        for _ in 0..5 {
+            let doomed = self.consumer(lease).await;
+            assert_eq!(doomed.receive(100, &CancellationToken::new()).await.unwrap().len(), count);
+            tokio::time::sleep(lease + Duration::from_millis(10)).await;
         }
         ids
     }
@@ -93,6 +109,8 @@ pub struct Setup {
     pub settings: Resolved,
     pub middleware: Vec<Arc<dyn Middleware>>,
     pub consumer: Option<Arc<dyn Consumer>>,
+    /// A singleton's term, and whether the store is said to fence.
+    pub term: Option<(Term, bool)>,
 }
 
 impl Setup {
@@ -100,11 +118,16 @@ impl Setup {
         let mut settings = Resolved::of::<settings::Default>(false);
         settings.max_concurrent_calls = calls;
         settings.prefetch_count = ahead;
-        Setup { settings, middleware: Vec::new(), consumer: None }
+        Setup { settings, middleware: Vec::new(), consumer: None, term: None }
     }
 
     pub fn lease(mut self, lease: Duration) -> Setup {
         self.settings.lease = lease;
+        self
+    }
+
+    pub fn term(mut self, term: &Term, fenced: bool) -> Setup {
+        self.term = Some((term.clone(), fenced));
         self
     }
 
@@ -128,6 +151,7 @@ impl Setup {
             self.settings.clone(),
             self.middleware,
             Arc::new(move |delivery| Box::pin(handler(delivery))),
+            None,
             signals.cut.clone(),
         );
         let spec = PumpSpec {
@@ -138,8 +162,11 @@ impl Setup {
             pipeline,
             host: Arc::new(HostScope::default()),
             clock: store.clock.clone(),
-            term: None,
+            fenced: self.term.as_ref().is_none_or(|(_, fenced)| *fenced),
+            term: self.term.map(|(term, _)| term),
             lock_lease: None,
+            throttle: Throttle::default(),
+            pulse: Pulse::default(),
         };
         Running { pump: Pump::start(spec, signals.clone()), signals }
     }
@@ -169,6 +196,8 @@ pub struct Faulty {
     pub receives: AtomicUsize,
     pub settles: AtomicUsize,
     pub extends: AtomicUsize,
+    /// What a settlement that fails is answered.
+    pub refusal: Error,
 }
 
 impl Faulty {
@@ -178,6 +207,7 @@ impl Faulty {
             receives: AtomicUsize::new(0),
             settles: AtomicUsize::new(0),
             extends: AtomicUsize::new(0),
+            refusal: unavailable(),
         }
     }
 }
@@ -212,7 +242,7 @@ impl Consumer for Faulty {
 
     fn settle(&self, settlements: Vec<Settlement>) -> BoxFuture<'_, Vec<Result<()>>> {
         if fails(&self.settles) {
-            return Box::pin(async move { settlements.iter().map(|_| Err(unavailable())).collect() });
+            return Box::pin(async move { settlements.iter().map(|_| Err(self.refusal.clone())).collect() });
         }
         self.inner.settle(settlements)
     }
@@ -226,17 +256,23 @@ impl Consumer for Faulty {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     Receive,
+    SecondReceive,
     Settle,
     Extend,
 }
 
 /// A consumer that panics in one of its calls.
 pub struct Panicking {
-    pub inner: Arc<dyn Consumer>,
-    pub at: Call,
+    inner: Arc<dyn Consumer>,
+    at: Call,
+    received: AtomicUsize,
 }
 
 impl Panicking {
+    pub fn new(inner: Arc<dyn Consumer>, at: Call) -> Panicking {
+        Panicking { inner, at, received: AtomicUsize::new(0) }
+    }
+
     fn reached(&self, call: Call) {
         assert_ne!(self.at, call, "on purpose");
     }
@@ -249,7 +285,15 @@ impl Consumer for Panicking {
         stop: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Vec<Delivery>>> {
         self.reached(Call::Receive);
-        self.inner.receive(max, stop)
+        let is_first = self.received.fetch_add(1, Ordering::SeqCst) == 0;
+        Box::pin(async move {
+            if !is_first {
+                // By then what the first one has brought runs.
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                self.reached(Call::SecondReceive);
+            }
+            self.inner.receive(max, stop).await
+        })
     }
 
     fn extend<'a>(&'a self, receipts: &'a mut [Receipt], lease: Duration) -> BoxFuture<'a, Vec<Result<()>>> {

@@ -1,6 +1,7 @@
 //! What a pump promises, over a memory store with paused time.
 
 mod harness;
+mod panics;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -8,13 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use bus::Term;
+use bus::contract::Settlement;
 use bus::message::{Delivery, MessageId, Verdict};
-use bus::pipeline::Next;
+use bus::pipeline::{Middleware, Next};
 use bus::pump::PumpEnd;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use harness::{Call, Faulty, Panicking, Setup, Store, failure};
+use harness::{Faulty, Setup, Store, failure};
 
 /// How often each message was run.
 #[derive(Clone, Default)]
@@ -81,6 +84,57 @@ async fn as_many_run_at_once_as_allowed_and_no_more() {
     assert_eq!(most.load(SeqCst), 4);
     // Forty seconds of work, four at a time: were a slot left empty, it would take longer.
     assert!(started.elapsed() < Duration::from_secs(11), "{:?}", started.elapsed());
+    pump.stop().await;
+}
+
+/// What is claimed ahead is bounded in bytes too, and a message that is larger than the bound passes all the same.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_worker_is_bounded_in_bytes() {
+    const MIB: usize = 1 << 20;
+    let store = Store::fresh().await;
+    let (small, huge) = (bytes::Bytes::from(vec![7; MIB]), bytes::Bytes::from(vec![7; 16 * MIB]));
+    store.send_bodies(std::iter::repeat_n(small, 300).chain(std::iter::repeat_n(huge, 20))).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let (open, runs) = (Arc::clone(&gate), Runs::default());
+    let counts = runs.clone();
+    let pump = Setup::new(2, 1000)
+        .start(&store, move |delivery| {
+            counts.count(&delivery);
+            let open = Arc::clone(&open);
+            async move {
+                // Every run lets the next one begin, so that the bound is looked at all the way.
+                open.acquire().await.expect("open").forget();
+                Verdict::Complete
+            }
+        })
+        .await;
+    // 64 MiB may wait, of which the last receive brought up to 16 and a message; two run.
+    store.until("no more is claimed", |depth| depth.in_flight >= 66).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let claimed = store.depth().await.in_flight;
+    assert!((66..=66 + 17).contains(&claimed), "{claimed} MiB are claimed");
+    for done in 1..=320 {
+        gate.add_permits(1);
+        store.until("one is done", |depth| depth.ready + depth.in_flight == 320 - done).await;
+        let depth = store.depth().await;
+        assert!(depth.in_flight <= 66 + 17, "{done} are done, and {depth:?}");
+    }
+    assert_eq!(runs.all(), vec![1; 320]);
+    pump.stop().await;
+}
+
+/// The bound is on what waits, not on what runs: as many run as are allowed, however large.
+#[tokio::test(start_paused = true)]
+async fn large_messages_keep_no_worker_idle() {
+    let store = Store::fresh().await;
+    let large = bytes::Bytes::from(vec![7; 8 << 20]);
+    store.send_bodies(std::iter::repeat_n(large, 32)).await;
+    let runs = Runs::default();
+    let started = tokio::time::Instant::now();
+    let pump = Setup::new(16, 0).start(&store, runs.completing_after(Duration::from_secs(1))).await;
+    store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+    assert!(started.elapsed() < Duration::from_millis(2_500), "twice sixteen: {:?}", started.elapsed());
+    assert_eq!(runs.all(), vec![1; 32]);
     pump.stop().await;
 }
 
@@ -241,50 +295,13 @@ async fn a_failing_message_backs_off_and_dies_at_the_limit() {
     assert_eq!(dead[0].error.as_deref(), Some("it does not work"));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_panic_is_a_failure_and_the_others_go_on() {
-    let store = Store::fresh().await;
-    let ids = store.send(20).await;
-    let poison = ids[3];
-    let runs = Runs::default();
-    let seen = runs.clone();
-    let pump = Setup::new(2, 5)
-        .start(&store, move |delivery| {
-            seen.count(&delivery);
-            async move {
-                assert_ne!(delivery.envelope.id, poison, "this one is not for us");
-                Verdict::Complete
-            }
-        })
-        .await;
-    store
-        .until("one dead, all else done", |depth| {
-            depth.dead == 1 && depth.ready + depth.in_flight + depth.delayed == 0
-        })
-        .await;
-    pump.stop().await;
-    assert_eq!(runs.all().iter().sum::<usize>(), 19 + 5);
-    let dead = store.inspect().dead_letters(&store.endpoint, None, 10).await.unwrap();
-    assert!(
-        dead[0].error.as_deref().is_some_and(|error| error.contains("this one is not for us")),
-        "{dead:?}"
-    );
-}
-
 /// M19: a message whose claims keep ending without an outcome is run alone once, and if that ends the same way it is
 /// given up on without being run.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_crashes_its_process_is_run_alone_and_then_given_up_on() {
     let store = Store::fresh().await;
     let lease = Duration::from_secs(1);
-    store.send(10).await;
-    // Five processes that claim everything and die.
-    for _ in 0..5 {
-        let doomed = store.consumer(lease).await;
-        let stop = tokio_util::sync::CancellationToken::new();
-        assert_eq!(doomed.receive(100, &stop).await.unwrap().len(), 10);
-        tokio::time::sleep(lease + Duration::from_millis(10)).await;
-    }
+    store.suspects(10).await;
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (running, peak) = (Arc::clone(&now), Arc::clone(&most));
     let pump = Setup::new(8, 8)
@@ -359,6 +376,28 @@ async fn a_verdict_that_could_not_be_stored_is_stored_later_and_nothing_runs_twi
     pump.stop().await;
 }
 
+/// A password that is being changed, a permission that is missing for a while: the work is not done again for that.
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_is_refused_because_of_who_asks_is_kept() {
+    for kind in [bus::ErrorKind::Unavailable, bus::ErrorKind::Config] {
+        let store = Store::fresh().await;
+        store.send(10).await;
+        let refusal = bus::Error::new(kind, "the server refused the log-in").transient(false);
+        let consumer = store.consumer(Duration::from_secs(30)).await;
+        let faulty = Arc::new(Faulty { refusal, ..Faulty::new(consumer) });
+        // Longer than a claim lasts that is not extended.
+        faulty.settles.store(100, SeqCst);
+        let runs = Runs::default();
+        let pump = Setup::new(2, 2)
+            .consumer(Arc::clone(&faulty) as _)
+            .start(&store, runs.completing_after(Duration::ZERO))
+            .await;
+        store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
+        assert_eq!(runs.all(), vec![1; 10]);
+        pump.stop().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cut_run_is_dropped_and_its_message_available_uncounted() {
     let store = Store::fresh().await;
@@ -385,6 +424,39 @@ async fn a_cut_run_is_dropped_and_its_message_available_uncounted() {
     assert_eq!(Arc::strong_count(&marker), 1, "nothing of the run is left");
     let again = store.receive_all().await;
     assert_eq!((again.len(), again[0].delivery_count), (1, 1));
+}
+
+/// S6, S13: where the store fences, it judges; where it cannot, what a run has come to after its term is discarded, and
+/// its claim runs out instead of being kept alive.
+#[tokio::test(start_paused = true)]
+async fn a_verdict_after_the_term_is_discarded_where_the_store_cannot_fence() {
+    for fenced in [true, false] {
+        let store = Store::fresh().await;
+        store.send(1).await;
+        let term = Term::for_tests(1);
+        let lease = Duration::from_secs(3);
+        let late = term.clone();
+        let running = Setup::new(1, 0)
+            .lease(lease)
+            .term(&term, fenced)
+            .start(&store, move |_| {
+                let term = late.clone();
+                async move {
+                    term.fenced_off();
+                    tokio::time::sleep(lease / 2).await;
+                    Verdict::Complete
+                }
+            })
+            .await;
+        store.until("running", |depth| depth.in_flight == 1).await;
+        match fenced {
+            true => store.until("done", |depth| depth == bus::contract::Depth::default()).await,
+            false => store.until("available again", |depth| depth.ready == 1).await,
+        }
+        running.stop().await;
+        let again = store.receive_all().await;
+        assert_eq!(again.len(), usize::from(!fenced), "fenced: {fenced}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -452,55 +524,27 @@ async fn middleware_runs_in_the_order_given_and_may_answer_by_itself() {
     );
 }
 
+/// An extension that failed, of claims that have ended since, is nothing that is still wanted of the store.
 #[tokio::test(start_paused = true)]
-async fn a_middleware_that_panics_fails_its_message_alone() {
+async fn an_idle_pump_waits_for_no_answer() {
     let store = Store::fresh().await;
-    store.send(3).await;
-    let mut setup = Setup::new(1, 0);
-    setup.middleware.push(Arc::new(|delivery: Delivery, next: Next| async move {
-        assert_ne!(&delivery.envelope.body[..], b"1", "this body breaks the middleware");
-        next.run(delivery).await
-    }));
-    let pump = setup.start(&store, |_| async { Verdict::Complete }).await;
-    store
-        .until("one dead, the others done", |depth| {
-            depth.dead == 1 && depth.ready + depth.in_flight + depth.delayed == 0
+    let lease = Duration::from_secs(30);
+    let faulty = Arc::new(Faulty::new(store.consumer(lease).await));
+    faulty.extends.store(1, SeqCst);
+    store.send(1).await;
+    let pump = Setup::new(1, 0)
+        .lease(lease)
+        .consumer(Arc::clone(&faulty) as Arc<dyn bus::contract::Consumer>)
+        .start(&store, |_| async {
+            // Beyond the first extension, and not to the second try.
+            tokio::time::sleep(Duration::from_millis(10_500)).await;
+            Verdict::Complete
         })
         .await;
-    pump.stop().await;
-}
-
-/// What a handler holds when its time is up may panic while it is dropped: that is a failure like any other, and
-/// neither the message nor the worker is lost.
-#[tokio::test(start_paused = true)]
-async fn a_panic_while_a_late_run_is_dropped_is_a_failure_too() {
-    struct Grudge;
-    impl Drop for Grudge {
-        fn drop(&mut self) {
-            panic!("on purpose");
-        }
-    }
-    let store = Store::fresh().await;
-    store.send(3).await;
-    let runs = Runs::default();
-    let seen = runs.clone();
-    let mut setup = Setup::new(1, 0);
-    setup.settings.message_lock_timeout = Duration::from_secs(5);
-    let pump = setup
-        .start(&store, move |delivery| {
-            let first = seen.count(&delivery) == 1;
-            async move {
-                if first {
-                    let _grudge = Grudge;
-                    std::future::pending::<()>().await;
-                }
-                assert_eq!(delivery.failures, 1);
-                Verdict::Complete
-            }
-        })
-        .await;
-    store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
-    assert_eq!(runs.all(), [2, 2, 2]);
+    store.until("done", |depth| depth == bus::contract::Depth::default()).await;
+    assert_eq!(faulty.extends.load(SeqCst), 0, "one has failed");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(pump.pump.view().extending().since.is_none());
     pump.stop().await;
 }
 
@@ -508,14 +552,7 @@ async fn a_panic_while_a_late_run_is_dropped_is_a_failure_too() {
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_a_run_alone_is_given_back_by_a_stop() {
     let store = Store::fresh().await;
-    let suspect = store.send(1).await[0];
-    let lease = Duration::from_secs(1);
-    for _ in 0..5 {
-        let doomed = store.consumer(lease).await;
-        let stop = tokio_util::sync::CancellationToken::new();
-        assert_eq!(doomed.receive(100, &stop).await.unwrap().len(), 1);
-        tokio::time::sleep(lease + Duration::from_millis(10)).await;
-    }
+    let suspect = store.suspects(1).await[0];
     let runs = Runs::default();
     let seen = runs.clone();
     let pump = Setup::new(2, 2)
@@ -546,6 +583,54 @@ async fn what_waits_for_a_run_alone_is_given_back_by_a_stop() {
     assert_eq!(runs.all(), [1], "the other was not started");
 }
 
+/// A middleware, whose time is not bounded, that never lets go of a message that `is_stuck`.
+fn keeping(is_stuck: impl Fn(&Delivery) -> bool + Send + Sync + 'static) -> Arc<dyn Middleware> {
+    Arc::new(move |delivery: Delivery, next: Next| {
+        let stuck = is_stuck(&delivery);
+        async move { if stuck { std::future::pending().await } else { next.run(delivery).await } }
+    })
+}
+
+/// A run that can be neither awaited nor dropped keeps no suspect from its run alone for ever, and, through it, all that
+/// comes after.
+#[tokio::test(start_paused = true)]
+async fn what_is_stuck_keeps_no_suspect_from_its_run() {
+    let store = Store::fresh().await;
+    store.suspects(1).await;
+    // Kept back until the other one has begun.
+    let other = store.consumer(Duration::from_secs(60)).await;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let held = other.receive(1, &stop).await.unwrap().remove(0);
+    store.send_bodies(["stuck".into()]).await;
+    let (runs, mut setup) = (Runs::default(), Setup::new(3, 3));
+    setup.middleware.push(keeping(|delivery| delivery.envelope.body.as_ref() == b"stuck"));
+    let pump = setup.start(&store, runs.completing_after(Duration::ZERO)).await;
+    while pump.pump.view().running().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    other.settle(vec![Settlement::new(held.receipt, Verdict::Release)]).await.remove(0).unwrap();
+    store.send(10).await;
+    store.until("only the stuck one is left", |depth| (depth.ready, depth.in_flight) == (0, 1)).await;
+    assert_eq!(runs.all(), vec![1; 11]);
+}
+
+/// Nor does a suspect that is stuck while it runs alone keep everything else for ever.
+#[tokio::test(start_paused = true)]
+async fn a_suspect_that_is_stuck_keeps_nobody_for_ever() {
+    let store = Store::fresh().await;
+    let suspect = store.suspects(1).await[0];
+    let (runs, mut setup) = (Runs::default(), Setup::new(3, 3));
+    setup.middleware.push(keeping(move |delivery| delivery.envelope.id == suspect));
+    let pump = setup.start(&store, runs.completing_after(Duration::ZERO)).await;
+    while pump.pump.view().running() != [suspect] {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    store.send(10).await;
+    store.until("only the stuck one is left", |depth| (depth.ready, depth.in_flight) == (0, 1)).await;
+    assert_eq!(pump.pump.view().running(), [suspect]);
+    assert_eq!(runs.all(), vec![1; 10]);
+}
+
 /// M21: what user code gives back without an attempt does not go round and round as fast as the store can.
 #[tokio::test(start_paused = true)]
 async fn what_is_released_again_and_again_comes_back_at_leisure() {
@@ -565,33 +650,4 @@ async fn what_is_released_again_and_again_comes_back_at_leisure() {
     let stopped = tokio::time::Instant::now();
     pump.stop().await;
     assert!(stopped.elapsed() < Duration::from_millis(100), "a pause does not hold a stop up");
-}
-
-/// A backend that panics ends its pump, so that whoever started it can start another; it does not leave one behind that
-/// claims nothing, settles nothing and keeps all it has for ever.
-#[tokio::test(start_paused = true)]
-async fn a_panic_of_the_backend_ends_the_pump_and_the_messages_come_back() {
-    for call in [Call::Receive, Call::Settle, Call::Extend] {
-        let store = Store::fresh().await;
-        store.send(3).await;
-        let lease = Duration::from_secs(3);
-        let consumer = Arc::new(Panicking { inner: store.consumer(lease).await, at: call });
-        let mut pump = Setup::new(2, 0)
-            .lease(lease)
-            .consumer(consumer)
-            .start(&store, |_| async {
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                Verdict::Complete
-            })
-            .await;
-        let ended = tokio::time::timeout(Duration::from_secs(60), pump.pump.join()).await;
-        assert_eq!(ended.unwrap_or_else(|_| panic!("{call:?}: it goes on for ever")), PumpEnd::Failed);
-        assert!(!pump.signals.stop.is_cancelled(), "the others go on");
-        tokio::time::sleep(lease).await;
-        let (healthy, left) = (Setup::new(2, 0), store.depth().await);
-        assert!(left.ready + left.in_flight > 0, "{call:?}: {left:?}");
-        let healthy = healthy.start(&store, |_| async { Verdict::Complete }).await;
-        store.until("empty", |depth| depth == bus::contract::Depth::default()).await;
-        healthy.stop().await;
-    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bus::conformance::{LockSubject, UrlSubject};
 use bus::contract::{
-    BoxFuture, Ended, Fence, Lease, LockGuarantees, LockId, LockManager, LockRecord, Owner, Renewal,
+    BoxFuture, Ended, Fence, Grant, Lease, LockGuarantees, LockId, LockManager, LockRecord, Owner, Renewal,
 };
 use bus::{Error, ErrorKind, Result};
 use futures_util::FutureExt as _;
@@ -96,7 +96,13 @@ impl LockManager for Saboteur {
                 return Err(Error::new(ErrorKind::Unavailable, "the lock is held"));
             }
             let (manager, fault) = (Arc::clone(&self.inner), self.fault);
-            Ok(taken.map(|inner| Box::new(SabotagedLease { inner, manager, fault }) as Box<dyn Lease>))
+            Ok(taken.map(|inner| {
+                let mut grant = inner.grant().clone();
+                if fault == LockFault::ResetFence {
+                    grant.fence = Fence::new(1);
+                }
+                Box::new(SabotagedLease { inner, grant, manager, fault }) as Box<dyn Lease>
+            }))
         })
     }
 
@@ -127,24 +133,14 @@ impl LockManager for Saboteur {
 
 struct SabotagedLease {
     inner: Box<dyn Lease>,
+    grant: Grant,
     manager: Arc<dyn LockManager>,
     fault: LockFault,
 }
 
 impl Lease for SabotagedLease {
-    fn lock_id(&self) -> &LockId {
-        self.inner.lock_id()
-    }
-
-    fn lease_id(&self) -> Owner {
-        self.inner.lease_id()
-    }
-
-    fn fence(&self) -> Fence {
-        match self.fault {
-            LockFault::ResetFence => Fence::new(1),
-            _ => self.inner.fence(),
-        }
+    fn grant(&self) -> &Grant {
+        &self.grant
     }
 
     fn renew(&self) -> BoxFuture<'_, Result<Renewal>> {

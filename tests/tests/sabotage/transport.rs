@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bus::conformance::{TransportSubject, UrlSubject};
 use bus::contract::{
-    BoxFuture, Capabilities, Consumer, ConsumerSpec, Delay, Due, FenceClaim, FenceGuard, FenceRow, Fencing,
-    Guarantees, Inspect, LockId, Outgoing, Placed, PutBack, Raised, Sender, Settlement, SqlExecutor,
-    Transport,
+    Attended, BoxFuture, Capabilities, Consumer, ConsumerSpec, Delay, Dropped, DroppedSubscription, Due,
+    FenceClaim, FenceGuard, FenceRow, Fencing, Guarantees, Inspect, LockId, Outgoing, Placed, Pulse, PutBack,
+    Raised, Readers, Reading, Sender, Settlement, SqlExecutor, Transport,
 };
 use bus::message::{Delivery, Endpoint, Receipt, Verdict};
 use bus::settings::Order;
@@ -37,9 +37,17 @@ pub(crate) enum Fault {
     IgnoreRowsLock,
     SendOutgoingRegardless,
     IgnoreOrder,
+    IgnoreBytes,
     PretendPutBack,
+    PretendDrop,
     IgnoreStop,
+    HidePulse,
     KeepWhenStopped,
+    ForgetReaders,
+    SweepNothing,
+    SweepWhatIsYoung,
+    DropWhatIsRead,
+    PretendDropSubscription,
 }
 
 /// What the hosts of one store share.
@@ -86,12 +94,54 @@ impl<T: ?Sized> Saboteur<T> {
     }
 }
 
+impl Readers for Saboteur<dyn Readers> {
+    fn attend<'a>(&'a self, attended: &'a [Attended]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            match self.fault {
+                Fault::ForgetReaders => Ok(()),
+                Fault::SweepWhatIsYoung => {
+                    let short = |one: &Attended| {
+                        let retention = one.retention.map(|retention| retention / 3);
+                        Attended::new(one.endpoint.clone()).retention(retention)
+                    };
+                    self.inner.attend(&attended.iter().map(short).collect::<Vec<_>>()).await
+                }
+                _ => self.inner.attend(attended).await,
+            }
+        })
+    }
+
+    fn readings(&self) -> BoxFuture<'_, Result<Vec<Reading>>> {
+        self.inner.readings()
+    }
+
+    fn sweep(&self) -> BoxFuture<'_, Result<Vec<(Endpoint, u64)>>> {
+        match self.fault {
+            Fault::SweepNothing => Box::pin(std::future::ready(Ok(Vec::new()))),
+            _ => self.inner.sweep(),
+        }
+    }
+
+    fn drop_subscription<'a>(
+        &'a self,
+        subscription: &'a Endpoint,
+        unattended: Duration,
+    ) -> BoxFuture<'a, Result<DroppedSubscription>> {
+        match self.fault {
+            Fault::DropWhatIsRead => self.inner.drop_subscription(subscription, Duration::ZERO),
+            Fault::PretendDropSubscription => Box::pin(std::future::ready(Ok(DroppedSubscription::Done))),
+            _ => self.inner.drop_subscription(subscription, unattended),
+        }
+    }
+}
+
 impl Transport for Saboteur<dyn Transport> {
     fn capabilities(&self) -> Capabilities {
         let mut powers = self.inner.capabilities();
         powers.fencing = powers.fencing.map(|inner| Arc::new(self.around(inner)) as Arc<dyn Fencing>);
         powers.inspect = powers.inspect.map(|inner| Arc::new(self.around(inner)) as Arc<dyn Inspect>);
         powers.delay = powers.delay.map(|inner| Arc::new(self.around(inner)) as Arc<dyn Delay>);
+        powers.readers = powers.readers.map(|inner| Arc::new(self.around(inner)) as Arc<dyn Readers>);
         powers
     }
 
@@ -111,6 +161,8 @@ impl Transport for Saboteur<dyn Transport> {
         match self.fault {
             Fault::IgnoreFence => spec.fence = None,
             Fault::IgnoreOrder => spec.order = Order::Relaxed,
+            Fault::HidePulse => spec.pulse = Pulse::default(),
+            Fault::IgnoreBytes => spec.max_bytes = usize::MAX,
             _ => {}
         }
         Box::pin(async move {
@@ -259,8 +311,12 @@ impl Consumer for SabotagedConsumer {
 }
 
 impl Delay for Saboteur<dyn Delay> {
-    fn cancel<'a>(&'a self, placed: &'a Placed) -> BoxFuture<'a, Result<bool>> {
-        self.inner.cancel(placed)
+    fn cancel<'a>(
+        &'a self,
+        placed: &'a Placed,
+        guard: Option<&'a FenceGuard>,
+    ) -> BoxFuture<'a, Result<bool>> {
+        self.inner.cancel(placed, guard.filter(|_| self.fault != Fault::IgnoreGuard))
     }
 }
 
@@ -314,5 +370,17 @@ impl Inspect for Saboteur<dyn Inspect> {
             return Box::pin(std::future::ready(Ok(answers)));
         }
         self.inner.put_back(endpoint, ids)
+    }
+
+    fn drop_dead_letters<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        ids: &'a [MessageId],
+    ) -> BoxFuture<'a, Result<Vec<(MessageId, Dropped)>>> {
+        if self.fault == Fault::PretendDrop {
+            let answers = ids.iter().map(|id| (*id, Dropped::Done)).collect();
+            return Box::pin(std::future::ready(Ok(answers)));
+        }
+        self.inner.drop_dead_letters(endpoint, ids)
     }
 }

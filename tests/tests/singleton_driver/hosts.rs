@@ -147,6 +147,11 @@ impl World {
         self.host_behind(name, kind, locks, None)
     }
 
+    /// A host whose lock lasts for another time than that of the others.
+    pub(crate) fn host_lasting(&self, name: &'static str, lock_lease: Duration, locks: Locks) -> Host {
+        self.host_as(name, Kind::Obedient, locks, None, lock_lease)
+    }
+
     /// A host whose endpoint's row is `row`.
     pub(crate) fn host_behind(
         &self,
@@ -155,9 +160,20 @@ impl World {
         locks: Locks,
         row: Option<Arc<Row>>,
     ) -> Host {
+        self.host_as(name, kind, locks, row, LEASE)
+    }
+
+    fn host_as(
+        &self,
+        name: &'static str,
+        kind: Kind,
+        locks: Locks,
+        row: Option<Arc<Row>>,
+        lock_lease: Duration,
+    ) -> Host {
         let keeper = Arc::new(Keeper::in_current_runtime(self.clock.clone()));
         let id = LockId::from("queue/rebuild");
-        let timing = LockTiming::new(LEASE);
+        let timing = LockTiming::new(lock_lease);
         let mut lock = Lock::new(Arc::new(locks.clone()), id, timing).expect("the defaults fit").named(name);
         if let Some(row) = row {
             lock = lock.fenced(row, Arc::new(endpoint()));

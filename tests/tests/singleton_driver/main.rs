@@ -2,6 +2,7 @@
 //! told. Time is paused except where a test is about threads.
 
 mod hosts;
+mod leases;
 mod scripted;
 
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bus::clock::{BootInstant, Clock};
 use bus::contract::{
-    BoxFuture, Ended, Fence, FenceClaim, FenceGuard, FenceRow, Fencing, Lease, LockGuarantees, LockId,
-    LockManager, Owner, Raised, Reach, Renewal, SqlExecutor,
+    BoxFuture, Ended, Fence, FenceClaim, FenceGuard, FenceRow, Fencing, Grant, Lease, LockGuarantees, LockId,
+    LockManager, LockRecord, Owner, Raised, Reach, Renewal, SqlExecutor,
 };
 use bus::{Endpoint, Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ pub(crate) enum Call {
     Renew,
     Release,
     GiveUp,
+    Inspect,
 }
 
 /// What becomes of a call.
@@ -39,6 +40,7 @@ pub(crate) enum Fault {
 struct Record {
     owner: Owner,
     fence: u64,
+    lock_lease: Duration,
     until: BootInstant,
     ended: Option<Ended>,
 }
@@ -76,7 +78,8 @@ impl Store {
             return again.then_some(held.fence);
         }
         *highest += 1;
-        *record = Some(Record { owner, fence: *highest, until: now + lease, ended: None });
+        let (fence, until) = (*highest, now + lease);
+        *record = Some(Record { owner, fence, lock_lease: lease, until, ended: None });
         Some(*highest)
     }
 
@@ -174,7 +177,7 @@ impl Locks {
 impl LockManager for Locks {
     fn guarantees(&self) -> LockGuarantees {
         let mut guarantees = LockGuarantees::new("scripted:", Reach::Process, "the test's clock");
-        guarantees.shortest_lease = Duration::from_millis(100);
+        guarantees.leases.shortest = Duration::from_millis(100);
         guarantees.watch = true;
         guarantees
     }
@@ -192,14 +195,23 @@ impl LockManager for Locks {
         Box::pin(async move {
             let fence = self.call(Call::TryLock, owner, || self.store.try_lock(lock_lease, owner)).await?;
             Ok(fence.map(|fence| {
-                let lease = Held { locks: self.clone(), id: id.clone(), owner, fence, lock_lease };
-                Box::new(lease) as Box<dyn Lease>
+                let grant = Grant::new(id.clone(), owner, Fence::new(fence), lock_lease);
+                Box::new(Held { locks: self.clone(), grant }) as Box<dyn Lease>
             }))
         })
     }
 
     fn give_up<'a>(&'a self, _id: &'a LockId, owner: Owner) -> BoxFuture<'a, Result<()>> {
         Box::pin(self.call(Call::GiveUp, owner, move || self.store.release(owner, None, Ended::Clean)))
+    }
+
+    fn inspect<'a>(&'a self, id: &'a LockId) -> BoxFuture<'a, Result<Option<LockRecord>>> {
+        let view = |record: &Record| {
+            LockRecord::new(id.clone(), record.owner, Fence::new(record.fence), record.lock_lease)
+        };
+        Box::pin(
+            self.call(Call::Inspect, Owner::fresh(), move || self.store.record.lock().0.as_ref().map(view)),
+        )
     }
 
     fn watch<'a>(&'a self, _id: &'a LockId) -> BoxFuture<'a, ()> {
@@ -212,38 +224,28 @@ impl LockManager for Locks {
 
 struct Held {
     locks: Locks,
-    id: LockId,
-    owner: Owner,
-    fence: u64,
-    lock_lease: Duration,
+    grant: Grant,
 }
 
 impl Lease for Held {
-    fn lock_id(&self) -> &LockId {
-        &self.id
-    }
-
-    fn lease_id(&self) -> Owner {
-        self.owner
-    }
-
-    fn fence(&self) -> Fence {
-        Fence::new(self.fence)
+    fn grant(&self) -> &Grant {
+        &self.grant
     }
 
     fn renew(&self) -> BoxFuture<'_, Result<Renewal>> {
         Box::pin(async {
-            let store = &self.locks.store;
-            let until = store.clock.now() + self.lock_lease;
-            let renew = || store.if_held(self.owner, Some(self.fence), |record| record.until = until);
-            let held = self.locks.call(Call::Renew, self.owner, renew).await?;
+            let (store, Grant { owner, fence, .. }) = (&self.locks.store, &self.grant);
+            let until = store.clock.now() + self.grant.lock_lease;
+            let renew = || store.if_held(*owner, Some(fence.get()), |record| record.until = until);
+            let held = self.locks.call(Call::Renew, *owner, renew).await?;
             Ok(if held { Renewal::Held } else { Renewal::Lost })
         })
     }
 
     fn release(&self, ended: Ended) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.locks.call(Call::Release, self.owner, move || {
-            self.locks.store.release(self.owner, Some(self.fence), ended);
+        let Grant { owner, fence, .. } = self.grant;
+        Box::pin(self.locks.call(Call::Release, owner, move || {
+            self.locks.store.release(owner, Some(fence.get()), ended);
         }))
     }
 }

@@ -1,15 +1,17 @@
 //! Claims: whose they are, when they come back, what they count, what they cost.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bus::contract::{ConsumerSpec, Depth, PutBack, Settlement};
+use bus::contract::{ConsumerSpec, Depth, Fence, PutBack, Settlement};
 use bus::message::Verdict;
 use bus::settings::Order;
 use bus::{Endpoint, ErrorKind};
 use rusqlite::{Connection, StatementStatus};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{LEASE, Store, bodies, command, endpoint, failed, open, receive, receive_now, settle};
+use crate::store::{
+    LEASE, Store, another_clock, bodies, command, endpoint, failed, open, receive, receive_now, settle,
+};
 
 const BRIEF: Duration = Duration::from_millis(400);
 
@@ -55,18 +57,75 @@ async fn a_claim_lasts_while_it_is_extended() {
     settle(&holder, &kept[0], Verdict::Complete).await.unwrap();
 }
 
-/// M6, M9: claims of a process that is gone are found whatever they look like, and no token ever comes again.
+/// M6, M9: claims of a process that is gone are found whatever they look like, and no token ever comes again. What was
+/// claimed before a file knew of clocks is free.
 #[tokio::test]
-async fn claims_made_before_the_machine_was_restarted_are_dead() {
+async fn claims_by_an_unknown_clock_are_dead() {
     let store = Store::with(&["jobs"]).await;
     store.send("jobs", ["a", "b"]).await;
     let before = receive(&store.consumer("jobs").await, 2).await;
-    store.sql().execute("UPDATE bus_claim SET boot = boot + 1000, until = 9223372036854775807", []).unwrap();
+    let sql = store.sql();
+    let other = another_clock(&sql, None);
+    sql.execute("UPDATE bus_claim SET boot = ?1, until = 9223372036854775807", [other]).unwrap();
 
     let after = receive(&store.consumer("jobs").await, 2).await;
     assert_eq!(bodies(&after), ["a", "b"]);
     assert!(after.iter().all(|delivery| delivery.crashes == 1));
     assert!(after.iter().zip(&before).all(|(now, then)| now.receipt.claim() != then.receipt.claim()));
+}
+
+/// M2, M9: a claim that was made by another clock, in another container or before a restart, lasts as long as its lease
+/// after that clock was last seen to go on, and no longer.
+#[tokio::test]
+async fn a_claim_by_another_clock_is_waited_out_by_ones_own() {
+    const SECOND: i64 = 1_000_000_000;
+    for shown in [7 * SECOND, 1 << 60] {
+        let store = Store::with(&["jobs"]).await;
+        store.send("jobs", ["a", "b"]).await;
+        let holder = store.consumer("jobs").await;
+        receive(&holder, 1).await;
+        let sql = store.sql();
+        let other = another_clock(&sql, Some(shown));
+        let extend = |seen: i64| {
+            let stamp = "UPDATE bus_boot SET seen = ?2 WHERE id = ?1";
+            sql.execute(stamp, (other, seen)).unwrap();
+            let extension =
+                "UPDATE bus_claim SET boot = ?1, until = ?2 WHERE id = (SELECT min(id) FROM bus_claim)";
+            sql.execute(extension, (other, seen + 2 * SECOND)).unwrap();
+        };
+        extend(shown);
+        let next = store.consumer("jobs").await;
+        assert_eq!(bodies(&receive_now(&next, 2).await), ["b"]);
+        assert_eq!(store.depth("jobs").await, Depth::new(0, 2, 0, 0));
+        extend(shown + 100 * SECOND);
+        let looked = Instant::now();
+        assert!(receive_now(&next, 1).await.is_empty());
+        let after = receive(&next, 1).await;
+        assert_eq!((bodies(&after), after[0].crashes), (vec!["a"], 1));
+        assert!(looked.elapsed() >= Duration::from_secs(2), "after {:?}", looked.elapsed());
+    }
+}
+
+/// What an earlier term left by another clock is found once, though it has run out as well.
+#[tokio::test]
+async fn what_an_earlier_term_left_by_another_clock_is_found_once() {
+    let store = Store::with(&["jobs"]).await;
+    let term = |fence| {
+        let spec = ConsumerSpec::new(endpoint("jobs"), LEASE).fenced(Fence::new(fence), LEASE);
+        store.consumer_with(spec)
+    };
+    store.raise("jobs", 1, LEASE).await;
+    store.send("jobs", ["a", "b"]).await;
+    receive(&term(1).await, 1).await;
+    for (fence, until, crashes) in [(2, 0, 1), (3, i64::MAX, 2)] {
+        let sql = store.sql();
+        let other = another_clock(&sql, Some(1_000_000_000));
+        sql.execute("UPDATE bus_claim SET boot = ?1, until = ?2", (other, until)).unwrap();
+        store.raise("jobs", fence, LEASE).await;
+        let received = receive(&term(fence).await, 5).await;
+        assert_eq!(bodies(&received), ["a", "b"]);
+        assert_eq!(received[0].crashes, crashes);
+    }
 }
 
 /// M18: interrupted is not an attempt.

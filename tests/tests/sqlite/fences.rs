@@ -1,7 +1,7 @@
 //! Fences: who may touch a singleton's endpoint.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bus::ErrorKind;
 use bus::contract::{
@@ -10,7 +10,9 @@ use bus::contract::{
 use bus::message::Verdict;
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{LEASE, PATIENCE, Store, bodies, command, endpoint, receive, receive_now, settle};
+use crate::store::{
+    LEASE, PATIENCE, Store, another_clock, bodies, command, endpoint, receive, receive_now, settle,
+};
 
 const LOCK_LEASE: Duration = Duration::from_secs(20);
 
@@ -38,7 +40,7 @@ async fn a_fence_only_grows_and_can_be_raised_again_after_a_lost_answer() {
 }
 
 #[tokio::test]
-async fn another_lock_gets_the_row_when_it_has_run_out_or_the_machine_was_restarted() {
+async fn another_lock_gets_the_row_when_it_has_run_out_by_whichever_clock() {
     let store = Store::new().await;
     store.raise("jobs", 5, LOCK_LEASE).await;
     let fencing = store.transport.capabilities().fencing.unwrap();
@@ -50,7 +52,16 @@ async fn another_lock_gets_the_row_when_it_has_run_out_or_the_machine_was_restar
         panic!("the row is bound")
     };
     assert!(lock.ends_with("queue/it") && free_in <= LOCK_LEASE);
-    store.sql().execute("UPDATE bus_fence SET boot = boot + 1000", []).unwrap();
+    let sql = store.sql();
+    let seen = 1 << 50;
+    let theirs = another_clock(&sql, Some(seen));
+    sql.execute("UPDATE bus_fence SET boot = ?1, until = ?2", (theirs, seen + 1_000_000_000)).unwrap();
+    let looked = Instant::now();
+    while let Raised::OtherLock { free_in, .. } = fencing.raise(other(5)).await.unwrap() {
+        assert!(free_in <= Duration::from_secs(1));
+        tokio::time::sleep(free_in).await;
+    }
+    assert!(looked.elapsed() >= Duration::from_secs(1), "after {:?}", looked.elapsed());
     assert_eq!(fencing.raise(other(5)).await.unwrap(), Raised::Outdated { in_force: Fence::new(5) });
     assert_eq!(fencing.raise(other(6)).await.unwrap(), Raised::Raised);
 }

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use bus::ErrorKind;
+use bus::contract::{Attended, DroppedSubscription, Durability};
 use futures_util::future::join_all;
 
 use crate::store::{Store, command, open};
@@ -25,6 +26,17 @@ async fn everything_is_for_this_user_only() {
     }
     for entry in std::fs::read_dir(store.directory.path().join("bus.db.wake")).unwrap() {
         assert_eq!(mode(&entry.unwrap().path()), 0o600);
+    }
+}
+
+#[tokio::test]
+async fn an_acknowledgement_is_worth_what_the_file_is_set_to() {
+    let directory = tempfile::tempdir().unwrap();
+    for (setting, outlives) in [("FULL", Durability::Synced), ("NORMAL", Durability::Written)] {
+        let file = directory.path().join(format!("bus.db?synchronous={setting}"));
+        let guarantees = open(&file).await.unwrap().guarantees();
+        assert_eq!(guarantees.durability, outlives);
+        assert!(guarantees.acknowledgement.contains(setting), "{}", guarantees.acknowledgement);
     }
 }
 
@@ -61,12 +73,54 @@ async fn what_is_no_database_is_left_alone() {
 async fn a_newer_versions_file_is_refused_with_both_versions() {
     let store = Store::new().await;
     store.transport.close().await;
-    store.sql().execute_batch("PRAGMA user_version = 2").unwrap();
+    store.sql().execute_batch("PRAGMA user_version = 4").unwrap();
     let error = refused(&store.file()).await;
     assert!(
-        error.contains("newer") && error.contains("its version: 2") && error.contains("ours: 1"),
+        error.contains("newer") && error.contains("its version: 4") && error.contains("ours: 3"),
         "{error}"
     );
+}
+
+/// As version 1 left it: without the table of readers, what clocks have shown, and what is kept of messages.
+#[tokio::test]
+async fn an_older_versions_file_is_brought_up_to_date_and_keeps_what_is_in_it() {
+    let store = Store::with(&["jobs", "topic/reader"]).await;
+    store.send("jobs", ["kept"]).await;
+    store.transport.close().await;
+    store
+        .sql()
+        .execute_batch(
+            "DROP TABLE bus_reader; ALTER TABLE bus_boot DROP COLUMN seen; ALTER TABLE bus_message DROP COLUMN kept;
+             PRAGMA user_version = 1",
+        )
+        .unwrap();
+    let transport = open(&store.file()).await.unwrap();
+    let readers = transport.capabilities().readers.unwrap();
+    let reader = bus::Endpoint::parse("topic/reader").unwrap();
+    readers.attend(&[Attended::new(reader.clone())]).await.unwrap();
+    let readings = readers.readings().await.unwrap();
+    assert!(readings[1].endpoint == reader && readings[1].attended.is_some(), "{readings:?}");
+    assert!(readings[0].oldest.is_some(), "{readings:?}");
+    let version: i32 = store.sql().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    assert_eq!(version, 3);
+}
+
+/// A number that an endpoint has had is no other one's, even if it was the last: a consumer that does not know yet that its
+/// subscription is gone reads nobody else's messages.
+#[tokio::test]
+async fn a_dropped_subscriptions_number_is_not_given_again() {
+    let store = Store::with(&["jobs", "topic/last"]).await;
+    let number = |name: &str| -> i64 {
+        let find = "SELECT id FROM bus_endpoint WHERE name = ?1";
+        store.sql().query_row(find, [name], |row| row.get(0)).unwrap()
+    };
+    let dropped = number("topic/last");
+    let readers = store.transport.capabilities().readers.unwrap();
+    let last = bus::Endpoint::parse("topic/last").unwrap();
+    let answer = readers.drop_subscription(&last, Duration::ZERO).await.unwrap();
+    assert_eq!(answer, DroppedSubscription::Done);
+    store.prepare(&["next", "topic/last"]).await;
+    assert!(number("next") > dropped && number("topic/last") > dropped);
 }
 
 #[tokio::test]
@@ -121,6 +175,29 @@ async fn a_file_replaced_beneath_us_takes_no_messages() {
     assert_eq!(send().await, Err((ErrorKind::Unavailable, true)));
     std::fs::rename(store.directory.path().join("moved.db"), store.file()).unwrap();
     assert_eq!(send().await, Ok(()));
+}
+
+/// The log of a store whose file was exchanged is moved out of the new file's way; and so is that of the next one, beside
+/// the first, which may hold the last that is known of its messages.
+#[tokio::test]
+async fn a_log_that_is_moved_aside_takes_no_other_ones_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, mut aside) = (directory.path().join("bus.db"), Vec::new());
+    for name in ["bus.db-wal.replaced", "bus.db-wal.replaced.2"] {
+        let transport = open(&file).await.unwrap();
+        transport.sender().send(vec![command("jobs", name)]).await.remove(0).unwrap();
+        let log = std::fs::read(directory.path().join("bus.db-wal")).unwrap();
+        let spare = Store::new().await;
+        spare.transport.close().await;
+        let other = directory.path().join("other.db");
+        std::fs::copy(spare.file(), &other).unwrap();
+        std::fs::rename(&other, &file).unwrap();
+        transport.sender().send(vec![command("jobs", "too late")]).await.remove(0).unwrap_err();
+        aside.push((directory.path().join(name), log));
+        for (path, log) in &aside {
+            assert!(std::fs::read(path).unwrap() == *log, "{}", path.display());
+        }
+    }
 }
 
 /// Someone who knows nothing of the gate writes too: an administrator, or the user's own transaction.

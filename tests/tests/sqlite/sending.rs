@@ -1,5 +1,7 @@
 //! Sending: durable, answered one by one, withdrawn with its future.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bus::contract::{Due, Outgoing, StoreUrl};
@@ -7,7 +9,7 @@ use bus::message::{Name, Target};
 use bus::{ErrorKind, Headers};
 use futures_util::future::join_all;
 
-use crate::store::{Store, aged, bodies, command, envelope, open, open_url, receive, settle};
+use crate::store::{PATIENCE, Store, aged, bodies, command, envelope, open, open_url, receive, settle};
 use bus::message::Verdict;
 
 #[tokio::test]
@@ -73,6 +75,18 @@ async fn order_holds_between_two_connections() {
     assert!(received.iter().all(|delivery| delivery.receipt.row() > 1 << 46));
 }
 
+/// M28: when the numbers are used up, that is an error, and never a message in another endpoint.
+#[tokio::test]
+async fn the_last_number_is_the_last_message() {
+    let store = Store::with(&["first", "jobs"]).await;
+    store.sql().execute("UPDATE bus_sequence SET next = (1 << 46) - 1", []).unwrap();
+    store.send("first", ["last"]).await;
+    let answer = store.transport.sender().send(vec![command("first", "one too many")]).await.remove(0);
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Internal);
+    assert_eq!((store.depth("first").await.ready, store.depth("jobs").await.ready), (1, 0));
+    assert_eq!(bodies(&receive(&store.consumer("first").await, 10).await), ["last"]);
+}
+
 #[tokio::test]
 async fn each_subscription_gets_an_event_and_without_any_it_is_forgotten() {
     let store = Store::with(&["placed/mail", "placed/stock"]).await;
@@ -98,12 +112,12 @@ async fn a_delayed_message_comes_when_it_is_due_and_can_be_cancelled_until_then(
     let placed: Vec<_> = store.transport.sender().send(batch).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(store.depth("jobs").await, bus::contract::Depth::new(0, 0, 3, 0));
     let delay = store.transport.capabilities().delay.unwrap();
-    assert!(delay.cancel(&placed[1]).await.unwrap());
-    assert!(!delay.cancel(&placed[1]).await.unwrap());
+    assert!(delay.cancel(&placed[1], None).await.unwrap());
+    assert!(!delay.cancel(&placed[1], None).await.unwrap());
 
     let consumer = store.consumer("jobs").await;
     assert_eq!(bodies(&receive(&consumer, 10).await), ["soon"]);
-    assert!(!delay.cancel(&placed[0]).await.unwrap());
+    assert!(!delay.cancel(&placed[0], None).await.unwrap());
     assert_eq!(store.depth("jobs").await, bus::contract::Depth::new(0, 1, 1, 0));
 }
 
@@ -136,6 +150,62 @@ async fn a_send_dropped_before_its_turn_is_withdrawn() {
     gate.unlock().unwrap();
     kept.await.unwrap().remove(0).unwrap();
     assert_eq!(store.depth("jobs").await.ready, 1);
+}
+
+/// A body that is counted for as long as it is in memory.
+struct Counted(Vec<u8>, Arc<AtomicUsize>);
+
+impl Counted {
+    fn body(bytes: usize, alive: &Arc<AtomicUsize>) -> bytes::Bytes {
+        alive.fetch_add(1, Ordering::SeqCst);
+        bytes::Bytes::from_owner(Counted(vec![7; bytes], Arc::clone(alive)))
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// While the disk stands still, what callers have given up on does not pile up behind it: the queue takes so many bytes,
+/// and whoever waits before it takes his message with him. Afterwards everything goes on, the largest message too.
+#[tokio::test]
+async fn a_store_that_stands_still_holds_no_more_than_so_many_bytes() {
+    const MIB: usize = 1 << 20;
+    let store = Store::with(&["jobs"]).await;
+    let gate = std::fs::File::open(store.directory.path().join("bus.db.lock")).unwrap();
+    gate.lock().unwrap();
+    let (alive, sender) = (Arc::new(AtomicUsize::new(0)), store.transport.sender());
+    let large = |bytes: usize| {
+        let mut message = command("jobs", "");
+        message.envelope.body = Counted::body(bytes, &alive);
+        message
+    };
+    for _ in 0..200 {
+        let mut sending = sender.send(vec![large(MIB)]);
+        assert!(futures_util::poll!(&mut sending).is_pending());
+    }
+    let held = alive.load(Ordering::SeqCst);
+    assert!((1..=64).contains(&held), "{held} MiB are held for callers that have gone");
+    // Nobody is kept waiting for what has gone, nor one who wants more than there ever is.
+    let waiting = tokio::spawn({
+        let (sender, batch) = (store.transport.sender(), (0..5).map(|_| large(16 * MIB)).collect());
+        async move { sender.send(batch).await }
+    });
+    tokio::task::yield_now().await;
+    gate.unlock().unwrap();
+    for sent in tokio::time::timeout(PATIENCE, waiting).await.expect("it has its turn").unwrap() {
+        sent.unwrap();
+    }
+    assert_eq!(store.depth("jobs").await.ready, 5, "of those that were dropped none was taken");
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
 /// One bad message among a hundred that ride together: it fails, they do not.

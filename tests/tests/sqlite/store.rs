@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::Endpoint;
 use bus::clock::{Clock, Timestamp};
 use bus::contract::{
     Consumer, ConsumerSpec, Fence, FenceClaim, LockId, LockManager, OpenOptions, Outgoing, Placed, Scheme,
-    Settlement, StoreUrl, Transport,
+    StoreUrl, Transport,
 };
-use bus::message::{Delivery, Name, Receipt, Target, Verdict};
-use bus::{Endpoint, Envelope};
+use bus::message::Delivery;
+pub(crate) use bus_tests::by_hand::{bodies, body, command, endpoint, envelope, receive_now, settle};
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here takes; only a defect waits so long.
@@ -92,6 +93,12 @@ impl Store {
     }
 }
 
+/// Another clock than ours, by its number in the store, which has shown so many nanoseconds so far.
+pub(crate) fn another_clock(sql: &rusqlite::Connection, seen: Option<i64>) -> i64 {
+    let clock = "INSERT INTO bus_boot (name, seen) VALUES (hex(randomblob(8)), ?1) RETURNING id";
+    sql.query_row(clock, [seen], |row| row.get(0)).unwrap()
+}
+
 pub(crate) fn url(file: &Path) -> StoreUrl {
     StoreUrl::parse(&format!("sqlite://{}", file.display())).unwrap()
 }
@@ -110,18 +117,6 @@ pub(crate) async fn open_locks(file: &Path) -> bus::Result<Arc<dyn LockManager>>
     open(&url(file), &OpenOptions::new(Clock::system())).await
 }
 
-pub(crate) fn endpoint(name: &str) -> Arc<Endpoint> {
-    Arc::new(Endpoint::parse(name).unwrap())
-}
-
-pub(crate) fn envelope(body: &str) -> Envelope {
-    Envelope::new("test", body.as_bytes().to_vec(), Clock::system().wall())
-}
-
-pub(crate) fn command(queue: &str, body: &str) -> Outgoing {
-    Outgoing::new(Target::Queue(Name::new(queue).unwrap()), envelope(body))
-}
-
 /// A command that was sent so long ago and lives so long.
 pub(crate) fn aged(queue: &str, body: &str, age: Duration, live: Duration) -> Outgoing {
     let mut message = command(queue, body);
@@ -135,36 +130,6 @@ pub(crate) fn aged(queue: &str, body: &str, age: Duration, live: Duration) -> Ou
 pub(crate) async fn receive(consumer: &Arc<dyn Consumer>, max: usize) -> Vec<Delivery> {
     let stop = CancellationToken::new();
     tokio::time::timeout(PATIENCE, consumer.receive(max, &stop)).await.expect("nothing came").unwrap()
-}
-
-/// What there is right now.
-pub(crate) async fn receive_now(consumer: &Arc<dyn Consumer>, max: usize) -> Vec<Delivery> {
-    let stop = CancellationToken::new();
-    let receiving = consumer.receive(max, &stop);
-    tokio::pin!(receiving);
-    tokio::select! {
-        received = &mut receiving => received.unwrap(),
-        () = tokio::time::sleep(Duration::from_millis(150)) => {
-            stop.cancel();
-            receiving.await.unwrap()
-        }
-    }
-}
-
-pub(crate) async fn settle(
-    consumer: &Arc<dyn Consumer>,
-    receipt: &Receipt,
-    verdict: Verdict,
-) -> bus::Result<()> {
-    consumer.settle(vec![Settlement::new(receipt.clone(), verdict)]).await.remove(0)
-}
-
-pub(crate) fn body(delivery: &Delivery) -> &str {
-    std::str::from_utf8(&delivery.envelope.body).unwrap()
-}
-
-pub(crate) fn bodies(deliveries: &[Delivery]) -> Vec<&str> {
-    deliveries.iter().map(body).collect()
 }
 
 pub(crate) fn failed() -> bus::Error {

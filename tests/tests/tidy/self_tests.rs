@@ -193,3 +193,17 @@ fn a_path_of_somebodys_machine_is_caught() {
         );
     }
 }
+
+#[test]
+fn a_named_test_that_is_gone_is_caught() {
+    let page = ("a.md", "kept:\n`host/a.rs::it_holds`, `conformance/b.rs::so_does_it`");
+    let host = ("tests/tests/host/a.rs", "async fn it_holds() {}");
+    let case = ("bus/src/conformance/b.rs", "async fn so_does_it(bench: &Bench) {}");
+    passed(named_tests_exist, &[page, host, case]);
+    caught(named_tests_exist, &[page, host], &["a.md:2", "conformance/b.rs::so_does_it"]);
+    caught(
+        named_tests_exist,
+        &[page, ("tests/tests/host/a.rs", "fn it_holds_not() {}"), case],
+        &["it_holds"],
+    );
+}

@@ -35,7 +35,13 @@ impl DeadLetters {
         self.letters.insert(self.last, Dead { envelope, reason, error, since, delivery_count });
     }
 
-    /// A page of letters, oldest first. An `after` that is gone was put back with its page: begin anew.
+    /// All letters, oldest first.
+    #[cfg(feature = "testing")]
+    pub(super) fn all(&self, endpoint: &Endpoint) -> impl Iterator<Item = DeadLetter> {
+        self.letters.values().map(|dead| dead.letter(endpoint))
+    }
+
+    /// A page of letters, oldest first. An `after` that is gone was taken out with its page: begin anew.
     pub(super) fn page(
         &self,
         endpoint: &Endpoint,
@@ -48,7 +54,7 @@ impl DeadLetters {
         self.letters.range(start..).take(limit).map(|(_, dead)| dead.letter(endpoint)).collect()
     }
 
-    /// Takes letters out, each answered for, so that they can be sent again.
+    /// Takes letters out, each answered for, as they would be sent again.
     pub(super) fn take_out(&mut self, ids: &[MessageId]) -> Vec<(MessageId, Vec<Envelope>)> {
         let mut by_id: HashMap<MessageId, Vec<u64>> = HashMap::new();
         for (number, dead) in &self.letters {

@@ -19,6 +19,12 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// The lock that it belongs to.
+    #[cfg(feature = "testing")]
+    pub(super) fn lock(&self) -> &str {
+        &self.lock
+    }
+
     fn bound_for(&self, now: Now) -> Duration {
         self.until.since(now.boot)
     }
@@ -67,7 +73,9 @@ impl Fencing for MemoryFencing {
             let store = self.0.store()?;
             let now = store.now();
             let endpoint = std::sync::Arc::clone(&claim.endpoint);
-            Ok(store.messages.lock().prepare(&endpoint).raise(claim, now))
+            let raised = store.messages.lock().prepare(&endpoint).raise(claim, now);
+            store.worked.notify_waiters();
+            Ok(raised)
         })
     }
 

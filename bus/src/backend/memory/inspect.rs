@@ -1,7 +1,7 @@
 //! Views for people.
 
 use super::store::Handle;
-use crate::contract::{BoxFuture, DeadLetter, Depth, Inspect, PutBack};
+use crate::contract::{BoxFuture, DeadLetter, Depth, Dropped, Inspect, PutBack};
 use crate::error::Result;
 use crate::message::{Endpoint, MessageId};
 
@@ -18,7 +18,7 @@ impl MemoryInspect {
             answers.push((id, if envelopes.is_empty() { PutBack::NotFound } else { PutBack::Done }));
             for envelope in envelopes {
                 let row = messages.next_row();
-                messages.queue(endpoint)?.add(row, envelope, None, now);
+                messages.queue(endpoint)?.add_again(row, envelope, now);
             }
         }
         Ok(answers)
@@ -56,5 +56,19 @@ impl Inspect for MemoryInspect {
         ids: &'a [MessageId],
     ) -> BoxFuture<'a, Result<Vec<(MessageId, PutBack)>>> {
         Box::pin(async move { self.put_back_now(endpoint, ids) })
+    }
+
+    fn drop_dead_letters<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        ids: &'a [MessageId],
+    ) -> BoxFuture<'a, Result<Vec<(MessageId, Dropped)>>> {
+        Box::pin(async move {
+            let taken = self.0.store()?.messages.lock().queue(endpoint)?.dead.take_out(ids);
+            let dropped = taken.into_iter().map(|(id, envelopes)| {
+                (id, if envelopes.is_empty() { Dropped::NotFound } else { Dropped::Done })
+            });
+            Ok(dropped.collect())
+        })
     }
 }

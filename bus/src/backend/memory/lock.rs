@@ -11,13 +11,13 @@ use super::queue::Now;
 use super::store::{Handle, error};
 use crate::clock::BootInstant;
 use crate::contract::{
-    BoxFuture, Ended, Fence, Lease, LockGuarantees, LockId, LockManager, LockRecord, Owner, Reach, Renewal,
+    BoxFuture, Ended, Fence, Grant, LONGEST_LOCK_LEASE, Lease, LeaseRange, LockGuarantees, LockId,
+    LockManager, LockRecord, Owner, Reach, Renewal, check_note,
 };
 use crate::error::{ErrorKind, Result};
 
-const SHORTEST_LEASE: Duration = Duration::from_millis(10);
-const LONGEST_LEASE: Duration = Duration::from_secs(600);
-const LONGEST_NOTE: usize = 1024;
+/// The leases that it takes.
+pub(super) const LEASES: LeaseRange = LeaseRange::new(Duration::from_millis(10), LONGEST_LOCK_LEASE);
 
 /// All locks of a store.
 #[derive(Default)]
@@ -76,20 +76,33 @@ impl LockTable {
                 record.fence
             });
         }
-        let (last, note) =
-            self.records.remove(id).map_or((0, Vec::new()), |record| (record.fence.get(), record.note));
-        // The clock makes it grow even where the count was lost with the store.
-        let fence = Fence::new(u64::try_from(now.wall.as_micros()).unwrap_or(0).max(last + 1));
+        let (last, note) = self.records.remove(id).map(|record| (record.fence, record.note)).unzip();
+        let (fence, note) = (Fence::next(last, now.wall), note.unwrap_or_default());
         let until = now.boot + lock_lease;
         self.records.insert(id.clone(), Record { owner, fence, lock_lease, until, ended: None, note });
         Some(fence)
     }
 
+    #[cfg(feature = "testing")]
+    pub(super) fn is_held(&self, id: &LockId, now: Now) -> bool {
+        self.records.get(id).is_some_and(|record| record.held_for(now).is_some())
+    }
+
+    /// Gives a lock that is held to nobody in particular, who will not renew it. Answers their fence and lease.
+    #[cfg(feature = "testing")]
+    pub(super) fn pass_to_stranger(&mut self, id: &LockId, now: Now) -> Option<(Fence, Duration)> {
+        let record = self.records.get_mut(id).filter(|record| record.is_alive(now))?;
+        record.owner = Owner::fresh();
+        record.fence = Fence::new(record.fence.get() + 1);
+        record.until = now.boot + record.lock_lease;
+        Some((record.fence, record.lock_lease))
+    }
+
     /// The record, if it is still that of this term.
-    fn of_term(&mut self, lease: &MemoryLease) -> Option<&mut Record> {
+    fn of_term(&mut self, term: &Grant) -> Option<&mut Record> {
         self.records
-            .get_mut(&lease.id)
-            .filter(|record| record.owner == lease.owner && record.fence == lease.fence)
+            .get_mut(&term.lock_id)
+            .filter(|record| record.owner == term.owner && record.fence == term.fence)
     }
 
     fn end(&mut self, id: &LockId, owner: Owner, fence: Option<Fence>, ended: Ended) {
@@ -115,7 +128,7 @@ impl MemoryLocks {
 }
 
 fn check_lease(lock_lease: Duration) -> Result<()> {
-    if (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lock_lease) {
+    if LEASES.contains(lock_lease) {
         return Ok(());
     }
     Err(error(ErrorKind::InvalidInput, "a lock's lease is between 10 ms and 10 min")
@@ -130,8 +143,7 @@ impl LockManager for MemoryLocks {
             "the clock of whoever opened the store first",
         );
         guarantees.watch = true;
-        guarantees.shortest_lease = SHORTEST_LEASE;
-        guarantees.longest_lease = LONGEST_LEASE;
+        guarantees.leases = LEASES;
         guarantees
     }
 
@@ -151,8 +163,8 @@ impl LockManager for MemoryLocks {
             let now = store.now();
             let fence = store.locks.lock().try_lock(id, lock_lease, owner, now);
             Ok(fence.map(|fence| {
-                let (handle, id) = (self.handle.clone(), id.clone());
-                Box::new(MemoryLease { handle, id, owner, fence, lock_lease }) as Box<dyn Lease>
+                let grant = Grant::new(id.clone(), owner, fence, lock_lease);
+                Box::new(MemoryLease { handle: self.handle.clone(), grant }) as Box<dyn Lease>
             }))
         })
     }
@@ -207,23 +219,12 @@ impl LockManager for MemoryLocks {
 
 struct MemoryLease {
     handle: Handle,
-    id: LockId,
-    owner: Owner,
-    fence: Fence,
-    lock_lease: Duration,
+    grant: Grant,
 }
 
 impl Lease for MemoryLease {
-    fn lock_id(&self) -> &LockId {
-        &self.id
-    }
-
-    fn lease_id(&self) -> Owner {
-        self.owner
-    }
-
-    fn fence(&self) -> Fence {
-        self.fence
+    fn grant(&self) -> &Grant {
+        &self.grant
     }
 
     fn renew(&self) -> BoxFuture<'_, Result<Renewal>> {
@@ -231,9 +232,9 @@ impl Lease for MemoryLease {
             let store = self.handle.store()?;
             let now = store.now();
             let mut locks = store.locks.lock();
-            Ok(match locks.of_term(self).filter(|record| record.is_alive(now)) {
+            Ok(match locks.of_term(&self.grant).filter(|record| record.is_alive(now)) {
                 Some(record) => {
-                    record.prolong(self.lock_lease, now);
+                    record.prolong(self.grant.lock_lease, now);
                     Renewal::Held
                 }
                 None => Renewal::Lost,
@@ -243,12 +244,8 @@ impl Lease for MemoryLease {
 
     fn note(&self, note: Vec<u8>) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            if note.len() > LONGEST_NOTE {
-                return Err(
-                    error(ErrorKind::TooLarge, "a lock's note is at most 1 KiB").with("bytes", note.len())
-                );
-            }
-            if let Some(record) = self.handle.store()?.locks.lock().of_term(self) {
+            check_note(&note)?;
+            if let Some(record) = self.handle.store()?.locks.lock().of_term(&self.grant) {
                 record.note = note;
             }
             Ok(())
@@ -257,7 +254,8 @@ impl Lease for MemoryLease {
 
     fn release(&self, ended: Ended) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            self.handle.store()?.locks.lock().end(&self.id, self.owner, Some(self.fence), ended);
+            let Grant { lock_id, owner, fence, .. } = &self.grant;
+            self.handle.store()?.locks.lock().end(lock_id, *owner, Some(*fence), ended);
             Ok(())
         })
     }

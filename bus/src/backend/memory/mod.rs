@@ -1,11 +1,14 @@
 #![doc = include_str!("docs.md")]
 
 mod config;
+#[cfg(feature = "testing")]
+mod control;
 mod dead;
 mod fence;
 mod inspect;
 mod lock;
 mod queue;
+mod readers;
 mod store;
 mod transport;
 
@@ -15,12 +18,20 @@ use crate::contract::{BoxFuture, LockManager, OpenOptions, Reach, Scheme, StoreU
 use crate::error::Result;
 
 use config::Config;
+#[cfg(feature = "testing")]
+pub(crate) use control::Control;
 use lock::MemoryLocks;
 use store::Handle;
 use transport::MemoryTransport;
 
 inventory::submit! {
-    Scheme { name: "memory", reach: Reach::Process, transport: Some(open_transport), locks: Some(open_locks) }
+    Scheme {
+        name: "memory",
+        reach: Reach::Process,
+        leases: lock::LEASES,
+        transport: Some(open_transport),
+        locks: Some(open_locks),
+    }
 }
 
 fn open_transport<'a>(

@@ -37,6 +37,10 @@ pub(super) struct Queue {
     last_claim: u64,
     pub(super) dead: DeadLetters,
     pub(super) fence: Option<Row>,
+    /// When a host has last said that it reads it.
+    pub(super) attended: Option<Timestamp>,
+    /// How long a message waits here before it is swept away.
+    pub(super) retention: Option<Duration>,
     /// Told of everything that a waiting consumer has to know: messages, new deadlines, a raised fence.
     pub(super) changed: Arc<Notify>,
 }
@@ -51,6 +55,8 @@ pub(super) struct Stored {
     /// The claim in force is for a run that is made alone.
     alone: bool,
     pub(super) last_error: Option<String>,
+    /// It has been put back, or given back: no retention applies to it any more.
+    kept: bool,
     place: Place,
 }
 
@@ -77,14 +83,25 @@ impl Queue {
         self.changed.notify_waiters();
     }
 
-    /// Claims up to `max` messages: lapsed claims first, since they have waited longest, then in order.
+    /// Adds a dead letter that is put back.
+    pub(super) fn add_again(&mut self, row: u64, envelope: Envelope, now: Now) {
+        self.add(row, envelope, None, now);
+        if let Some(message) = self.messages.get_mut(&row) {
+            message.kept = true;
+        }
+    }
+
+    /// Claims up to `max` messages, and about as many bytes as the consumer takes: lapsed claims first, since they have waited longest, then in order.
     pub(super) fn claim(&mut self, max: usize, spec: &ConsumerSpec, now: Now) -> Vec<Delivery> {
         self.keep_bound(spec, now);
         self.wake_delayed(now);
-        let mut taken = Vec::new();
-        while taken.len() < max.max(1) {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while taken.is_empty() || (taken.len() < max && bytes < spec.max_bytes) {
             let Some(row) = self.next_row(spec.order, now) else { break };
-            taken.extend(self.take(row, spec, now));
+            if let Some(delivery) = self.take(row, spec, now) {
+                bytes += delivery.envelope.bytes();
+                taken.push(delivery);
+            }
         }
         if !taken.is_empty() {
             // Other waiting consumers have to know when these claims lapse.
@@ -162,6 +179,7 @@ impl Queue {
             Verdict::DeadLetter { reason, error } => self.bury(row, reason, error, now),
             Verdict::Release => {
                 message.delivery_count = message.delivery_count.saturating_sub(1);
+                message.kept = true;
                 self.put(row, Place::Ready);
             }
         }
@@ -201,6 +219,32 @@ impl Queue {
         }
     }
 
+    /// Ends a claim without an outcome, as if its lease had run out and its next holder's as well.
+    #[cfg(feature = "testing")]
+    pub(super) fn expire(&mut self, receipt: &Receipt) -> Result<()> {
+        self.find_claim(receipt)?.count_crash();
+        self.put(receipt.row(), Place::Ready);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// The message of a claim.
+    #[cfg(feature = "testing")]
+    pub(super) fn claimed(&mut self, receipt: &Receipt) -> Result<Envelope> {
+        Ok(self.find_claim(receipt)?.envelope.clone())
+    }
+
+    /// Whether nothing is claimed, and nothing could be in this order until time has passed.
+    #[cfg(feature = "testing")]
+    pub(super) fn is_at_rest(&self, order: Order, now: Now) -> bool {
+        let due = |row| self.delayed.iter().take_while(|(due, _)| *due <= now.wall).any(|(_, r)| *r == row);
+        let held_back = order == Order::Strict
+            && self.tried.first().is_some_and(|row| !self.ready.contains(row) && !due(*row));
+        let claimable =
+            !self.ready.is_empty() || self.delayed.first().is_some_and(|(due, _)| *due <= now.wall);
+        self.claimed.is_empty() && (held_back || !claimable)
+    }
+
     /// How much is where; a lapsed claim's message is available.
     pub(super) fn depth(&self, now: Now) -> Depth {
         let due = self.delayed.iter().take_while(|(due, _)| *due <= now.wall).count();
@@ -212,6 +256,31 @@ impl Queue {
             count(self.delayed.len() - due),
             count(self.dead.len()),
         )
+    }
+
+    /// How long ago the first message that is available was sent.
+    pub(super) fn oldest(&self, now: Now) -> Option<Duration> {
+        let message = self.messages.get(self.ready.first()?)?;
+        Some(now.wall.since(message.envelope.sent_at))
+    }
+
+    /// Drops what is older than the retention and has never been claimed, of the first `at_most` that are available;
+    /// answers how many.
+    pub(super) fn sweep(&mut self, at_most: usize, now: Now) -> u64 {
+        let Some(retention) = self.retention else { return 0 };
+        let first = self.ready.iter().take(at_most).copied();
+        let is_old = |row: &u64| {
+            self.messages.get(row).is_some_and(|message| {
+                message.delivery_count == 0
+                    && !message.kept
+                    && now.wall.since(message.envelope.sent_at) > retention
+            })
+        };
+        let old: Vec<u64> = first.filter(is_old).collect();
+        for row in &old {
+            self.remove(*row);
+        }
+        old.len() as u64
     }
 
     fn bury(&mut self, row: u64, reason: String, error: Option<Error>, now: Now) {
@@ -293,6 +362,7 @@ impl Stored {
             crashed_alone: false,
             alone: false,
             last_error: None,
+            kept: false,
             place: Place::Ready,
         }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
@@ -29,9 +30,15 @@ pub(super) struct Store {
     pub(super) clock: Clock,
     pub(super) messages: Mutex<Messages>,
     pub(super) locks: Mutex<LockTable>,
+    /// Told whenever a consumer has claimed, extended or settled something, or a term has begun.
+    pub(super) worked: Arc<Notify>,
 }
 
 impl Store {
+    pub(super) fn new(name: String, clock: Clock, worked: Arc<Notify>) -> Self {
+        Store { name, clock, messages: Mutex::default(), locks: Mutex::default(), worked }
+    }
+
     pub(super) fn now(&self) -> Now {
         Now { boot: self.clock.now(), wall: self.clock.wall() }
     }
@@ -47,13 +54,13 @@ pub(super) struct Handle {
 impl Handle {
     pub(super) fn open(config: &Config, options: &OpenOptions) -> Self {
         let store = Arc::clone(STORES.lock().entry(config.name.clone()).or_insert_with(|| {
-            Arc::new(Store {
-                name: config.name.clone(),
-                clock: options.clock.clone(),
-                messages: Mutex::default(),
-                locks: Mutex::default(),
-            })
+            Arc::new(Store::new(config.name.clone(), options.clock.clone(), Arc::default()))
         }));
+        Handle::of(store)
+    }
+
+    /// A view of this store.
+    pub(super) fn of(store: Arc<Store>) -> Self {
         Handle { store, closed: CancellationToken::new() }
     }
 
@@ -105,16 +112,13 @@ impl Messages {
 
     /// Whether a message may be stored: what makes it fail alone.
     pub(super) fn admit(&self, outgoing: &Outgoing) -> Result<()> {
-        let size = outgoing.envelope.body.len();
-        if size > MAX_BODY {
-            return Err(error(ErrorKind::TooLarge, "the body is larger than the store takes")
-                .with("bytes", size)
-                .with("limit", MAX_BODY));
-        }
-        outgoing.guard.as_ref().map_or(Ok(()), |guard| self.check_guard(guard))
+        outgoing.check_size(MAX_BODY).map_err(|error| error.in_backend("memory"))?;
+        self.check_guard(outgoing.guard.as_ref())
     }
 
-    fn check_guard(&self, guard: &FenceGuard) -> Result<()> {
+    /// Whether the fence of `guard`, if there is one, is in force.
+    pub(super) fn check_guard(&self, guard: Option<&FenceGuard>) -> Result<()> {
+        let Some(guard) = guard else { return Ok(()) };
         match self.queues.get(&*guard.endpoint) {
             Some(queue) => queue.check_fence(Some(guard.fence)),
             None => Err(error(ErrorKind::TermLost, "no fence is in force for the endpoint")

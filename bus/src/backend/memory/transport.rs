@@ -13,15 +13,17 @@ use tokio_util::sync::CancellationToken;
 use super::fence::MemoryFencing;
 use super::inspect::MemoryInspect;
 use super::queue::{Now, Queue};
+use super::readers::MemoryReaders;
 use super::store::{Handle, MAX_BODY, Messages};
 use crate::contract::{
-    BoxFuture, Capabilities, Consumer, ConsumerSpec, Delay, Guarantees, Outgoing, Placed, Reach, Sender,
-    Settlement, Transport,
+    BoxFuture, Capabilities, Consumer, ConsumerSpec, Delay, Durability, FenceGuard, Guarantees, Outgoing,
+    Placed, Reach, Sender, Settlement, Transport,
 };
 use crate::error::Result;
 use crate::message::{Delivery, Endpoint, Receipt};
 
-/// The longest sleep of a waiting consumer: due times follow the wall clock, which may be set in the meantime.
+/// The longest sleep of a waiting consumer: due times follow the wall clock, which may be set in the meantime (tokio's
+/// is not).
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 pub(super) struct MemoryTransport {
@@ -40,7 +42,9 @@ impl Transport for MemoryTransport {
             delay: Some(Arc::new(MemoryDelay(self.handle.clone()))),
             fencing: Some(Arc::new(MemoryFencing(self.handle.clone()))),
             inspect: Some(Arc::new(MemoryInspect(self.handle.clone()))),
+            readers: Some(Arc::new(MemoryReaders(self.handle.clone()))),
             strict_order: true,
+            ..Capabilities::default()
         }
     }
 
@@ -51,6 +55,7 @@ impl Transport for MemoryTransport {
             "the message is in this process's memory, and is gone when the process ends",
             MAX_BODY,
         )
+        .durable(Durability::ProcessMemory)
     }
 
     fn prepare<'a>(&'a self, endpoints: &'a [Endpoint]) -> BoxFuture<'a, Result<()>> {
@@ -108,11 +113,17 @@ impl Sender for MemorySender {
 struct MemoryDelay(Handle);
 
 impl Delay for MemoryDelay {
-    fn cancel<'a>(&'a self, placed: &'a Placed) -> BoxFuture<'a, Result<bool>> {
+    fn cancel<'a>(
+        &'a self,
+        placed: &'a Placed,
+        guard: Option<&'a FenceGuard>,
+    ) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let store = self.0.store()?;
             let now = store.now();
-            Ok(store.messages.lock().cancel(placed, now))
+            let mut messages = store.messages.lock();
+            messages.check_guard(guard)?;
+            Ok(messages.cancel(placed, now))
         })
     }
 }
@@ -130,7 +141,9 @@ impl MemoryConsumer {
         let now = store.now();
         let mut messages = store.messages.lock();
         messages.queue(&self.spec.endpoint)?.check_fence(self.spec.fence)?;
-        work(&mut messages, now)
+        let done = work(&mut messages, now);
+        store.worked.notify_waiters();
+        done
     }
 
     fn with_queue<T>(&self, work: impl FnOnce(&mut Queue, Now) -> Result<T>) -> Result<T> {
@@ -139,9 +152,10 @@ impl MemoryConsumer {
 
     /// Claims what there is, and says how long to wait where that is nothing.
     fn claim(&self, max: usize) -> Result<(Vec<Delivery>, Duration)> {
+        let longest = if self.handle.store()?.clock.is_virtual() { Duration::MAX } else { LONGEST_SLEEP };
         self.with_queue(|queue, now| {
             let deliveries = queue.claim(max, &self.spec, now);
-            let wait = queue.next_change(now).unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);
+            let wait = queue.next_change(now).unwrap_or(longest).min(longest);
             // A waiting singleton keeps its row bound to its lock: it claims in time, be it in vain.
             Ok((deliveries, self.spec.lock_lease.map_or(wait, |lease| wait.min(lease / 2))))
         })
@@ -181,6 +195,7 @@ impl Consumer for MemoryConsumer {
                 if !deliveries.is_empty() {
                     return Ok(deliveries);
                 }
+                self.spec.pulse.beat(self.handle.store()?.clock.now(), wait);
                 tokio::select! {
                     () = stop.cancelled() => {}
                     () = self.handle.closed() => {}

@@ -7,13 +7,14 @@ use std::time::Duration;
 use rusqlite::Row;
 use tokio::sync::oneshot;
 
+use super::error::error;
 use super::fence::{self, Term};
 use super::row::{RawEnvelope, fence_column, instant, nanos};
 use super::settle;
 use super::transaction::{EndpointId, Tx};
 use super::work::{Work, not_run};
 use crate::clock::{BootInstant, Timestamp};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::message::{Delivery, Endpoint, Receipt};
 
 /// How many delayed messages become available in one claim's transaction at most.
@@ -26,6 +27,7 @@ const EXPIRED_AT_ONCE: usize = 512;
 pub(super) struct Request {
     pub(super) endpoint: EndpointId,
     pub(super) max: usize,
+    pub(super) max_bytes: usize,
     pub(super) lease: Duration,
     pub(super) term: Option<Term>,
     pub(super) strict: bool,
@@ -132,7 +134,7 @@ fn wake_delayed(tx: &mut Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<()> {
 }
 
 fn is_held_back(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<bool> {
-    if request.look_for_lapsed && !lapsed(tx, request, 1)?.is_empty() {
+    if request.look_for_lapsed && !lapsed(tx, request, Room::OF_ONE)?.is_empty() {
         return Ok(false);
     }
     let endpoint = request.endpoint;
@@ -141,37 +143,102 @@ fn is_held_back(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<bool> {
 }
 
 fn take(tx: &Tx<'_>, request: &Request, after: i64) -> rusqlite::Result<Claimed> {
-    let max = if request.strict { 1 } else { request.max };
     let mut claimed = Claimed { up_to: after, at: Some(tx.now), ..Claimed::default() };
     let mut expired = 0;
     if request.look_for_lapsed {
-        let rows = lapsed(tx, request, max)?;
+        let rows = lapsed(tx, request, Room::left(request, &claimed))?;
         expired += keep(tx, request, rows, &mut claimed.rows)?;
     }
-    while claimed.rows.len() < max && expired < EXPIRED_AT_ONCE && !claimed.short {
-        let wanted = max - claimed.rows.len();
-        let rows = ready(tx, request.endpoint, claimed.up_to, wanted)?;
-        claimed.short = rows.len() < wanted;
+    while expired < EXPIRED_AT_ONCE && !claimed.short {
+        let room = Room::left(request, &claimed);
+        if room.is_used_up() {
+            break;
+        }
+        let (rows, ended) = ready(tx, request.endpoint, claimed.up_to, room)?;
+        claimed.short = ended;
         claimed.up_to = rows.last().map_or(claimed.up_to, |row| row.id);
         expired += keep(tx, request, rows, &mut claimed.rows)?;
     }
     Ok(claimed)
 }
 
-fn lapsed(tx: &Tx<'_>, request: &Request, limit: usize) -> rusqlite::Result<Vec<ClaimedRow>> {
-    let endpoint = request.endpoint;
-    let fence = request.term.map(|term| fence_column(term.fence));
-    tx.statement(include_str!("sql/claim_lapsed.sql"))?
-        .query_map((endpoint.first(), endpoint.last(), tx.boot, nanos(tx.now), fence), ClaimedRow::read)?
-        .take(limit)
-        .collect()
+/// What may still be claimed.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    messages: usize,
+    bytes: usize,
 }
 
-fn ready(tx: &Tx<'_>, endpoint: EndpointId, after: i64, limit: usize) -> rusqlite::Result<Vec<ClaimedRow>> {
-    tx.statement(include_str!("sql/claim_ready.sql"))?
-        .query_map((after, endpoint.last()), ClaimedRow::read)?
-        .take(limit)
-        .collect()
+impl Room {
+    const OF_ONE: Room = Room { messages: 1, bytes: 1 };
+
+    /// The first message is claimed however large it is.
+    fn left(request: &Request, claimed: &Claimed) -> Self {
+        let max = if request.strict { 1 } else { request.max };
+        let has: usize = claimed.rows.iter().map(|row| row.envelope.bytes()).sum();
+        let bytes = request.max_bytes.saturating_sub(has);
+        Room {
+            messages: max.saturating_sub(claimed.rows.len()),
+            bytes: if claimed.rows.is_empty() { bytes.max(1) } else { bytes },
+        }
+    }
+
+    fn is_used_up(self) -> bool {
+        self.messages == 0 || self.bytes == 0
+    }
+
+    /// Reads rows until there are enough; the second answer is whether there were no more.
+    fn fill(
+        &mut self,
+        rows: impl Iterator<Item = rusqlite::Result<ClaimedRow>>,
+    ) -> rusqlite::Result<(Vec<ClaimedRow>, bool)> {
+        let mut read = Vec::new();
+        for row in rows {
+            let row = row?;
+            self.messages = self.messages.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(row.envelope.bytes());
+            read.push(row);
+            if self.is_used_up() {
+                return Ok((read, false));
+            }
+        }
+        Ok((read, true))
+    }
+}
+
+/// Claims that nobody keeps any more, each by the clock of whoever has made it.
+fn lapsed(tx: &Tx<'_>, request: &Request, mut room: Room) -> rusqlite::Result<Vec<ClaimedRow>> {
+    let (first, last) = (request.endpoint.first(), request.endpoint.last());
+    let fence = request.term.map(|term| fence_column(term.fence));
+    let mut others = tx.statement(include_str!("sql/claim_boots.sql"))?;
+    let others: Vec<i64> =
+        others.query_map((first, last, tx.boot), |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut statement = tx.statement(include_str!("sql/claim_lapsed.sql"))?;
+    let mut found: Vec<ClaimedRow> = Vec::new();
+    for boot in std::iter::once(tx.boot).chain(others) {
+        if room.is_used_up() {
+            break;
+        }
+        let now = tx.clock(boot)?.map_or(i64::MAX, nanos);
+        // An earlier term's are found with our own, whichever clock they have.
+        let fence = fence.filter(|_| boot == tx.boot);
+        let rows = statement.query_map((first, last, boot, now, fence), ClaimedRow::read)?;
+        found.extend(room.fill(rows)?.0);
+    }
+    found.sort_unstable_by_key(|row| row.id);
+    // An earlier term's may have run out as well.
+    found.dedup_by_key(|row| row.id);
+    Ok(found)
+}
+
+fn ready(
+    tx: &Tx<'_>,
+    endpoint: EndpointId,
+    after: i64,
+    mut room: Room,
+) -> rusqlite::Result<(Vec<ClaimedRow>, bool)> {
+    let mut statement = tx.statement(include_str!("sql/claim_ready.sql"))?;
+    room.fill(statement.query_map((after, endpoint.last()), ClaimedRow::read)?)
 }
 
 /// Records the claims on `found`, but for what has expired: that is buried, and counted in the answer.
@@ -182,7 +249,7 @@ fn keep(
     kept: &mut Vec<ClaimedRow>,
 ) -> rusqlite::Result<usize> {
     let mut put = tx.statement(include_str!("sql/claim_put.sql"))?;
-    let until = nanos(tx.now + request.lease);
+    let (until, boot) = tx.dated(tx.now + request.lease);
     let fence = request.term.map(|term| fence_column(term.fence));
     let mut expired = 0;
     for row in found {
@@ -195,7 +262,7 @@ fn keep(
             row.id,
             request.token,
             until,
-            tx.boot,
+            boot,
             fence,
             row.deliveries,
             row.failures,
@@ -219,17 +286,20 @@ impl Glance {
     fn take(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<Self> {
         let endpoint = request.endpoint;
         let fence = request.term.map(|term| fence_column(term.fence));
-        tx.statement(include_str!("sql/glance.sql"))?.query_row(
-            (endpoint.first(), endpoint.last(), tx.boot, nanos(tx.now), fence, endpoint.0),
-            |row| {
-                Ok(Glance {
-                    ready: row.get(0)?,
-                    lapsed: row.get(1)?,
-                    next_lapse: row.get(2)?,
-                    next_due: row.get(3)?,
-                })
-            },
-        )
+        let params = (endpoint.first(), endpoint.last(), tx.boot, nanos(tx.now), fence, endpoint.0);
+        let mut glance = tx.statement(include_str!("sql/glance.sql"))?.query_row(params, |row| {
+            Ok(Glance {
+                ready: row.get(0)?,
+                lapsed: row.get(1)?,
+                next_lapse: row.get(2)?,
+                next_due: row.get(3)?,
+            })
+        })?;
+        if glance.lapsed && lapsed(tx, request, Room::OF_ONE)?.is_empty() {
+            // What others show is known from below only: whoever waits for them looks again.
+            (glance.lapsed, glance.next_lapse) = (false, None);
+        }
+        Ok(glance)
     }
 
     fn is_due(&self, tx: &Tx<'_>) -> bool {
@@ -249,6 +319,11 @@ fn nothing(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<Claimed> {
     Ok(Claimed { rows: Vec::new(), at: None, short: true, up_to: request.endpoint.first(), next_change })
 }
 
+/// Whether an endpoint has not been dropped.
+fn is_there(tx: &Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<bool> {
+    tx.statement(include_str!("sql/endpoint_exists.sql"))?.exists([endpoint.0])
+}
+
 /// Whether a claim would find nothing and has nothing to write; then its answer.
 fn glance(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<Option<Result<Claimed>>> {
     if let Some(term) = &request.term {
@@ -258,6 +333,10 @@ fn glance(tx: &Tx<'_>, request: &Request) -> rusqlite::Result<Option<Result<Clai
         if term.is_binding_due(tx, request.endpoint)? {
             return Ok(None);
         }
+    }
+    // Another number is that of its successor, should it have been dropped and made again.
+    if request.look_for_lapsed && !is_there(tx, request.endpoint)? {
+        return Ok(Some(Err(error(ErrorKind::NotFound, "the endpoint is gone: somebody has dropped it"))));
     }
     let glance = Glance::take(tx, request)?;
     let held_back = request.strict && !glance.lapsed && is_held_back(tx, request)?;

@@ -12,6 +12,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) struct Config {
     /// The file, as it was written: relative to the working directory, unless absolute.
     pub(super) path: PathBuf,
+    /// Whether a missing file is made.
+    pub(super) create: bool,
     pub(super) synchronous: Synchronous,
     /// The largest body that is taken, in bytes.
     pub(super) max_body: usize,
@@ -36,16 +38,6 @@ impl Synchronous {
             Synchronous::Normal => "NORMAL",
         }
     }
-
-    /// What an answered `send` means.
-    pub(super) fn acknowledgement(self) -> &'static str {
-        match self {
-            Synchronous::Full => "the message is on the disk (synchronous=FULL)",
-            Synchronous::Normal => {
-                "the message survives this process, but a power loss may take the last moments' (synchronous=NORMAL)"
-            }
-        }
-    }
 }
 
 impl Config {
@@ -57,7 +49,7 @@ impl Config {
     ///
     /// # Errors
     /// [`ErrorKind::Config`], saying which part is wrong and what would be right.
-    pub(super) fn from_url(url: &StoreUrl) -> Result<Self> {
+    pub(super) fn from_url(url: &StoreUrl, create: bool) -> Result<Self> {
         url.allow_params(&["synchronous", "max_body"])?;
         if url.rest().is_empty() {
             return Err(bad("sqlite:// needs a file: write sqlite://bus.db or sqlite:///srv/app/bus.db"));
@@ -81,6 +73,7 @@ impl Config {
         };
         Ok(Config {
             path: PathBuf::from(url.rest()),
+            create,
             synchronous,
             max_body,
             busy_timeout: Duration::from_secs(10),
@@ -97,7 +90,7 @@ mod tests {
     use super::*;
 
     fn read(url: &str) -> Result<Config> {
-        Config::from_url(&StoreUrl::parse(url)?)
+        Config::from_url(&StoreUrl::parse(url)?, true)
     }
 
     #[test]

@@ -15,8 +15,8 @@ use super::transaction::EndpointId;
 use super::wake::Topic;
 use super::writer::Writer;
 use crate::clock::{BootInstant, Clock};
-use crate::contract::{BoxFuture, Consumer, ConsumerSpec, Settlement};
-use crate::error::{Error, Result};
+use crate::contract::{BoxFuture, Consumer, ConsumerSpec, Settlement, fresh_claim, item_by_item};
+use crate::error::Result;
 use crate::message::{Delivery, Receipt, Verdict};
 use crate::settings::Order;
 
@@ -75,12 +75,13 @@ impl SqliteConsumer {
         let request = Request {
             endpoint,
             max: max.max(1),
+            max_bytes: self.spec.max_bytes,
             lease: self.spec.lease,
             term: self.claims.term,
             strict,
             after: position.after,
             look_for_lapsed: look_back,
-            token: fresh_token(),
+            token: fresh_claim(),
         };
         (request, position.set_back)
     }
@@ -153,18 +154,6 @@ impl SqliteConsumer {
     }
 }
 
-/// Names a claim: drawn anew each time, by whichever process, so that no restart repeats one.
-fn fresh_token() -> i64 {
-    let (high, _) = Uuid::new_v4().as_u64_pair();
-    // Not negative, and never zero: the version's bits are set.
-    i64::try_from(high >> 1).unwrap_or(i64::MAX)
-}
-
-fn for_each(count: usize, answer: Result<Vec<Result<()>>>) -> Vec<Result<()>> {
-    let repeat = |e: Error| (0..count).map(|_| Err(e.clone())).collect();
-    answer.unwrap_or_else(repeat)
-}
-
 impl Consumer for SqliteConsumer {
     fn receive<'a>(
         &'a self,
@@ -184,11 +173,13 @@ impl Consumer for SqliteConsumer {
                     let deliveries = claimed.rows.into_iter();
                     return Ok(deliveries.map(|row| row.into_delivery(endpoint, token, at)).collect());
                 }
+                let pause = self.pause(claimed.next_change);
+                self.spec.pulse.beat(self.clock.now(), pause);
                 tokio::select! {
                     () = stop.cancelled() => return Ok(Vec::new()),
                     () = self.writer.closed().cancelled() => return Err(closed()),
                     Ok(()) = hint.changed() => {}
-                    () = tokio::time::sleep(self.pause(claimed.next_change)) => {}
+                    () = tokio::time::sleep(pause) => {}
                 }
             }
         })
@@ -198,14 +189,14 @@ impl Consumer for SqliteConsumer {
         Box::pin(async move {
             let (claims, copies) = (self.claims, receipts.to_vec());
             let answer = self.writer.write(move |tx| settle::extend(tx, claims, &copies, lease)).await;
-            for_each(receipts.len(), answer)
+            item_by_item(receipts.len(), answer)
         })
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> BoxFuture<'_, Vec<Result<()>>> {
         Box::pin(async move {
             let count = settlements.len();
-            for_each(count, self.settle_all(settlements).await)
+            item_by_item(count, self.settle_all(settlements).await)
         })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::OptionalExtension;
 
 use super::error::{error, of_commit, of_statement};
-use super::row::{fence_column, fence_from, instant, nanos};
+use super::row::{fence_column, fence_from, instant};
 use super::transaction::{EndpointId, Tx};
 use super::writer::Writer;
 use crate::contract::{
@@ -38,20 +38,21 @@ impl Row {
             .optional()
     }
 
-    /// How long the row is still its lock's own. What was written before the machine was restarted binds nobody.
-    fn bound_for(&self, tx: &Tx<'_>) -> Duration {
-        if self.boot == tx.boot { instant(self.until).since(tx.now) } else { Duration::ZERO }
+    /// How long the row is still its lock's own, at the most.
+    fn bound_for(&self, tx: &Tx<'_>) -> rusqlite::Result<Duration> {
+        let now = tx.clock(self.boot)?;
+        Ok(now.map_or(Duration::ZERO, |now| instant(self.until).since(now)))
     }
 
     /// Why a claim does not get the row; `None` if it does.
-    fn refuses(&self, claim: &FenceClaim, tx: &Tx<'_>) -> Option<Raised> {
+    fn refuses(&self, claim: &FenceClaim, tx: &Tx<'_>) -> rusqlite::Result<Option<Raised>> {
         let same_lock = self.lock == claim.lock;
-        let free_in = self.bound_for(tx);
+        let free_in = self.bound_for(tx)?;
         if !same_lock && !free_in.is_zero() {
-            return Some(Raised::OtherLock { lock: self.lock.clone(), free_in });
+            return Ok(Some(Raised::OtherLock { lock: self.lock.clone(), free_in }));
         }
         let outdated = if same_lock { claim.fence < self.fence } else { claim.fence <= self.fence };
-        outdated.then_some(Raised::Outdated { in_force: self.fence })
+        Ok(outdated.then_some(Raised::Outdated { in_force: self.fence }))
     }
 }
 
@@ -65,13 +66,14 @@ pub(super) struct Term {
 impl Term {
     /// Whether the row must be bound to the lock anew before long: a waiting singleton claims in vain, just for that.
     pub(super) fn is_binding_due(&self, tx: &Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<bool> {
-        Ok(Row::find(tx, endpoint)?.is_none_or(|row| row.bound_for(tx) < self.lock_lease / 2))
+        let Some(row) = Row::find(tx, endpoint)? else { return Ok(true) };
+        Ok(row.bound_for(tx)? < self.lock_lease / 2)
     }
 
     /// Keeps the row bound to the lock.
     pub(super) fn bind(&self, tx: &Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<()> {
-        let until = nanos(tx.now + self.lock_lease);
-        tx.execute(include_str!("sql/fence_bind.sql"), (endpoint.0, until, tx.boot)).map(drop)
+        let (until, boot) = tx.dated(tx.now + self.lock_lease);
+        tx.execute(include_str!("sql/fence_bind.sql"), (endpoint.0, until, boot)).map(drop)
     }
 }
 
@@ -83,8 +85,9 @@ pub(super) fn check(tx: &Tx<'_>, endpoint: EndpointId, fence: Fence) -> rusqlite
     })
 }
 
-/// Whether a guarded message may be sent.
-pub(super) fn check_guard(tx: &Tx<'_>, guard: &FenceGuard) -> rusqlite::Result<Result<()>> {
+/// Whether the fence of `guard`, if there is one, is in force.
+pub(super) fn check_guard(tx: &Tx<'_>, guard: Option<&FenceGuard>) -> rusqlite::Result<Result<()>> {
+    let Some(guard) = guard else { return Ok(Ok(())) };
     match tx.find_endpoint(&guard.endpoint)? {
         Some(endpoint) => check(tx, endpoint, guard.fence),
         None => Ok(Err(term_lost(guard.fence, None))),
@@ -101,12 +104,15 @@ fn term_lost(fence: Fence, in_force: Option<Fence>) -> Error {
 
 fn raise(tx: &mut Tx<'_>, claim: &FenceClaim) -> rusqlite::Result<Raised> {
     let endpoint = tx.ensure_endpoint(&claim.endpoint)?;
-    if let Some(refusal) = Row::find(tx, endpoint)?.and_then(|row| row.refuses(claim, tx)) {
+    if let Some(row) = Row::find(tx, endpoint)?
+        && let Some(refusal) = row.refuses(claim, tx)?
+    {
         return Ok(refusal);
     }
+    let (until, boot) = tx.dated(tx.now + claim.lock_lease);
     tx.execute(
         include_str!("sql/fence_put.sql"),
-        (endpoint.0, &claim.lock, fence_column(claim.fence), nanos(tx.now + claim.lock_lease), tx.boot),
+        (endpoint.0, &claim.lock, fence_column(claim.fence), until, boot),
     )?;
     // A former holder's consumer that waits for messages learns that its term is over.
     tx.touch(endpoint);
@@ -125,8 +131,8 @@ impl Fencing for SqliteFencing {
         let endpoint = endpoint.clone();
         Box::pin(self.0.read(move |tx| {
             let Some(id) = tx.find_endpoint(&endpoint)? else { return Ok(None) };
-            let row = Row::find(tx, id)?;
-            Ok(row.map(|row| FenceRow::new(row.lock.as_str(), row.fence, row.bound_for(tx))))
+            let Some(row) = Row::find(tx, id)? else { return Ok(None) };
+            Ok(Some(FenceRow::new(row.lock.as_str(), row.fence, row.bound_for(tx)?)))
         }))
     }
 

@@ -7,17 +7,20 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+
+use crate::files::private;
 
 /// The gate of one store, opened once per connection: two connections of one process wait for each other too.
 #[derive(Debug)]
 pub(super) struct Gate {
-    file: File,
+    file: Arc<File>,
 }
 
 /// Lets the next one through when dropped.
 #[derive(Debug)]
-pub(super) struct Passage<'a> {
-    file: Option<&'a File>,
+pub(super) struct Passage {
+    file: Option<Arc<File>>,
 }
 
 impl Gate {
@@ -26,14 +29,14 @@ impl Gate {
         let mut options = OpenOptions::new();
         options.create(true).write(true).truncate(false);
         private(&mut options);
-        Ok(Gate { file: options.open(path)? })
+        Ok(Gate { file: Arc::new(options.open(path)?) })
     }
 
     /// Waits for its turn, however long that takes: a process that was frozen while it wrote is waited for.
-    pub(super) fn pass(&self) -> Passage<'_> {
+    pub(super) fn pass(&self) -> Passage {
         loop {
             match self.file.lock() {
-                Ok(()) => return Passage { file: Some(&self.file) },
+                Ok(()) => return Passage { file: Some(Arc::clone(&self.file)) },
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // A file system without such locks: SQLite's own waiting has to do.
                 Err(_) => return Passage { file: None },
@@ -42,24 +45,14 @@ impl Gate {
     }
 }
 
-impl Drop for Passage<'_> {
+impl Drop for Passage {
     fn drop(&mut self) {
-        if let Some(file) = self.file {
+        if let Some(file) = &self.file {
             // Cannot fail for a lock that is held; and closing the file would let go of it too.
             let _ = file.unlock();
         }
     }
 }
-
-/// Readable and writable for this user only.
-#[cfg(unix)]
-pub(super) fn private(options: &mut OpenOptions) {
-    use std::os::unix::fs::OpenOptionsExt;
-    options.mode(0o600);
-}
-
-#[cfg(not(unix))]
-pub(super) fn private(_options: &mut OpenOptions) {}
 
 #[cfg(test)]
 mod tests {

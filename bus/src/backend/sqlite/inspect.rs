@@ -9,7 +9,7 @@ use super::row::{RawEnvelope, nanos};
 use super::transaction::{EndpointId, Tx};
 use super::writer::Writer;
 use crate::clock::Timestamp;
-use crate::contract::{BoxFuture, DeadLetter, Depth, Inspect, PutBack};
+use crate::contract::{BoxFuture, DeadLetter, Depth, Dropped, Inspect, PutBack};
 use crate::error::{ErrorKind, Result};
 use crate::message::{Endpoint, MessageId};
 
@@ -72,6 +72,20 @@ impl Inspect for SqliteInspect {
             ids.iter().map(|id| Ok((*id, put_back(tx, endpoint, *id)?))).collect()
         }))
     }
+
+    fn drop_dead_letters<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        ids: &'a [MessageId],
+    ) -> BoxFuture<'a, Result<Vec<(MessageId, Dropped)>>> {
+        let (name, ids) = (endpoint.clone(), ids.to_vec());
+        Box::pin(self.0.write(move |tx| {
+            let Some(endpoint) = tx.find_endpoint(&name)? else {
+                return Ok(ids.iter().map(|id| (*id, Dropped::NotFound)).collect());
+            };
+            ids.iter().map(|id| Ok((*id, drop_dead(tx, endpoint, *id)?))).collect()
+        }))
+    }
 }
 
 fn depth(tx: &Tx<'_>, endpoint: EndpointId) -> rusqlite::Result<Depth> {
@@ -115,7 +129,7 @@ impl DeadRow {
     }
 }
 
-/// A page of dead letters. An `after` that is gone was put back with its page: begin anew.
+/// A page of dead letters. An `after` that is gone was taken out with its page: begin anew.
 fn page(
     tx: &Tx<'_>,
     endpoint: EndpointId,
@@ -134,12 +148,15 @@ fn page(
         .collect()
 }
 
-/// Puts back all dead letters of that id: an event published twice under one id can have died twice.
-fn put_back(tx: &mut Tx<'_>, endpoint: EndpointId, id: MessageId) -> rusqlite::Result<PutBack> {
-    let deaths: Vec<i64> = tx
-        .statement(include_str!("sql/dead_of_uuid.sql"))?
+/// All dead letters of that id: an event published twice under one id can have died twice.
+fn deaths(tx: &Tx<'_>, endpoint: EndpointId, id: MessageId) -> rusqlite::Result<Vec<i64>> {
+    tx.statement(include_str!("sql/dead_of_uuid.sql"))?
         .query_map((endpoint.0, id.as_uuid().as_bytes().as_slice()), |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
+        .collect()
+}
+
+fn put_back(tx: &mut Tx<'_>, endpoint: EndpointId, id: MessageId) -> rusqlite::Result<PutBack> {
+    let deaths = deaths(tx, endpoint, id)?;
     for death in &deaths {
         let message = endpoint.first() | tx.next_number()?;
         tx.execute(include_str!("sql/dead_to_ready.sql"), (death, message))?;
@@ -150,4 +167,12 @@ fn put_back(tx: &mut Tx<'_>, endpoint: EndpointId, id: MessageId) -> rusqlite::R
     }
     tx.touch(endpoint);
     Ok(PutBack::Done)
+}
+
+fn drop_dead(tx: &Tx<'_>, endpoint: EndpointId, id: MessageId) -> rusqlite::Result<Dropped> {
+    let deaths = deaths(tx, endpoint, id)?;
+    for death in &deaths {
+        tx.execute(include_str!("sql/dead_delete.sql"), [death])?;
+    }
+    Ok(if deaths.is_empty() { Dropped::NotFound } else { Dropped::Done })
 }

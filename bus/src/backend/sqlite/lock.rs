@@ -12,25 +12,21 @@ use uuid::Uuid;
 use super::config::Config;
 use super::error::error;
 use super::file::BRIEF;
-use super::row::{fence_column, fence_from, instant, nanos};
+use super::row::{fence_column, fence_from, instant};
 use super::transaction::Tx;
 use super::wake::Topic;
-use super::writer::Writer;
+use super::writer::{Role, Writer};
 use crate::clock::Clock;
 use crate::contract::{
-    BoxFuture, Ended, Fence, Lease, LockGuarantees, LockId, LockManager, LockRecord, OpenOptions, Owner,
-    Reach, Renewal,
+    BoxFuture, Ended, Fence, Grant, Lease, LeaseRange, LockGuarantees, LockId, LockManager, LockRecord,
+    OpenOptions, Owner, Reach, Renewal, check_note,
 };
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
-/// The longest lease that a holder can bind others with.
-const LONGEST_LEASE: Duration = Duration::from_secs(600);
-/// The shortest: less than that, and a busy disk alone loses it.
-const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+/// The leases that a holder can bind others with. With less than a second, a busy disk alone would lose it.
+pub(super) const LEASES: LeaseRange = LeaseRange::USUAL;
 /// What a call may take that concerns no lease.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The largest note.
-const LARGEST_NOTE: usize = 1024;
 
 /// Locks in a SQLite file. Has a connection and a thread of its own, so that no backlog of messages delays a renewal.
 pub(super) struct SqliteLocks {
@@ -43,7 +39,7 @@ pub(super) struct SqliteLocks {
 impl SqliteLocks {
     pub(super) async fn open(mut config: Config, options: &OpenOptions) -> Result<Self> {
         config.busy_timeout = BRIEF;
-        let opening = Writer::open(config, Clock::clone(&options.clock), "bus-sqlite-locks");
+        let opening = Writer::open(config, Clock::clone(&options.clock), Role::Locks);
         let writer = in_time(PATIENCE, opening).await?;
         Ok(SqliteLocks { writer, asked: Mutex::default() })
     }
@@ -97,35 +93,42 @@ impl Record {
         tx.statement(include_str!("sql/lock_find.sql"))?.query_row([id], Record::read).optional()
     }
 
-    /// How long it is still held; `None` if it is free. A cut frees nothing early; a restart of the machine does.
-    fn held_for(&self, tx: &Tx<'_>) -> Option<Duration> {
-        if self.boot != tx.boot || self.ended == Some(Ended::Clean) {
-            return None;
+    /// How long it is still held, at the most; `None` if it is free. A cut frees nothing early.
+    fn held_for(&self, tx: &Tx<'_>) -> rusqlite::Result<Option<Duration>> {
+        if self.ended == Some(Ended::Clean) {
+            return Ok(None);
         }
-        let end = instant(self.renewed_at) + self.lease.min(LONGEST_LEASE);
-        (end > tx.now).then(|| end.since(tx.now))
+        // Whatever else is known of the holder's clock, it has shown this.
+        let renewed = instant(self.renewed_at);
+        let (end, now) = (renewed + self.lease.min(LEASES.longest), tx.clock_after(self.boot, renewed));
+        let now = tx.clock(self.boot)?.map_or(now, |seen| now.max(seen));
+        Ok((end > now).then(|| end.since(now)))
     }
 
-    fn into_public(self, tx: &Tx<'_>) -> LockRecord {
-        let held_for = self.held_for(tx);
+    fn into_public(self, tx: &Tx<'_>) -> rusqlite::Result<LockRecord> {
+        let held_for = self.held_for(tx)?;
         let mut record =
             LockRecord::new(LockId::from(self.id.as_str()), Owner::from(self.owner), self.fence, self.lease);
         record.held_for = held_for;
         record.ended = self.ended;
         record.note = self.note;
-        record
+        Ok(record)
     }
 }
 
 /// Takes a lock, or extends it for the owner that has it already; answers the term's fence.
 fn take(tx: &Tx<'_>, id: &str, lock_lease: Duration, owner: Uuid) -> rusqlite::Result<Option<Fence>> {
     let record = Record::find(tx, id)?;
-    let held = record.as_ref().is_some_and(|record| record.held_for(tx).is_some());
+    let held = match &record {
+        Some(record) => record.held_for(tx)?.is_some(),
+        None => false,
+    };
     let fence = match &record {
         Some(record) if held && record.owner == owner && record.ended.is_none() => record.fence,
         Some(_) if held => return Ok(None),
-        last => next_fence(tx, last.as_ref().map(|record| record.fence)),
+        last => Fence::next(last.as_ref().map(|record| record.fence), tx.wall),
     };
+    let (renewed_at, boot) = tx.dated(tx.now);
     tx.execute(
         include_str!("sql/lock_take.sql"),
         (
@@ -133,18 +136,11 @@ fn take(tx: &Tx<'_>, id: &str, lock_lease: Duration, owner: Uuid) -> rusqlite::R
             owner.as_bytes().as_slice(),
             fence_column(fence),
             i64::try_from(lock_lease.as_nanos()).unwrap_or(i64::MAX),
-            nanos(tx.now),
-            tx.boot,
+            renewed_at,
+            boot,
         ),
     )?;
     Ok(Some(fence))
-}
-
-/// Grows with every term, and across a restore from a backup too, since the clock has gone on meanwhile.
-fn next_fence(tx: &Tx<'_>, last: Option<Fence>) -> Fence {
-    let clock = u64::try_from(tx.wall.as_micros()).unwrap_or(0);
-    let next = last.map_or(1, |last| last.get().saturating_add(1));
-    Fence::new(next.max(clock))
 }
 
 impl LockManager for SqliteLocks {
@@ -153,8 +149,7 @@ impl LockManager for SqliteLocks {
         let mut guarantees =
             LockGuarantees::new(authority, Reach::Machine, "the machine's boot clock, which counts suspends");
         guarantees.watch = self.writer.wake().is_listening();
-        guarantees.shortest_lease = SHORTEST_LEASE;
-        guarantees.longest_lease = LONGEST_LEASE;
+        guarantees.leases = LEASES;
         guarantees
     }
 
@@ -170,15 +165,14 @@ impl LockManager for SqliteLocks {
         owner: Owner,
     ) -> BoxFuture<'a, Result<Option<Box<dyn Lease>>>> {
         Box::pin(async move {
-            let lock_lease = lock_lease.min(LONGEST_LEASE);
+            let lock_lease = lock_lease.min(LEASES.longest);
             let hint = self.writer.wake().listen(Topic::Locks);
             self.asked.lock().insert(id.clone(), hint);
             let name = id.to_string();
             let taking = self.writer.write(move |tx| take(tx, &name, lock_lease, *owner.as_uuid()));
             let Some(fence) = in_time(patience(lock_lease), taking).await? else { return Ok(None) };
-            let writer = Arc::clone(&self.writer);
-            let lease = SqliteLease { writer, id: id.clone(), owner, fence, lock_lease };
-            Ok(Some(Box::new(lease) as Box<dyn Lease>))
+            let grant = Grant::new(id.clone(), owner, fence, lock_lease);
+            Ok(Some(Box::new(SqliteLease { writer: Arc::clone(&self.writer), grant }) as Box<dyn Lease>))
         })
     }
 
@@ -206,8 +200,9 @@ impl LockManager for SqliteLocks {
 
     fn inspect<'a>(&'a self, id: &'a LockId) -> BoxFuture<'a, Result<Option<LockRecord>>> {
         let name = id.to_string();
-        let reading =
-            self.writer.read(move |tx| Ok(Record::find(tx, &name)?.map(|record| record.into_public(tx))));
+        let reading = self
+            .writer
+            .read(move |tx| Record::find(tx, &name)?.map(|record| record.into_public(tx)).transpose());
         Box::pin(in_time(PATIENCE, reading))
     }
 
@@ -218,9 +213,13 @@ impl LockManager for SqliteLocks {
                 .statement(include_str!("sql/lock_list.sql"))?
                 .query_map([&prefix], Record::read)?
                 .collect::<rusqlite::Result<_>>()?;
-            Ok(records.into_iter().map(|record| record.into_public(tx)).collect())
+            records.into_iter().map(|record| record.into_public(tx)).collect()
         });
         Box::pin(in_time(PATIENCE, reading))
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Error> {
+        Box::pin(self.writer.lost())
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -231,42 +230,33 @@ impl LockManager for SqliteLocks {
 /// A term's hold on a lock.
 struct SqliteLease {
     writer: Arc<Writer>,
-    id: LockId,
-    owner: Owner,
-    fence: Fence,
-    lock_lease: Duration,
+    grant: Grant,
 }
 
 impl SqliteLease {
     /// What every write is conditional on.
     fn key(&self) -> (String, [u8; 16], i64) {
-        (self.id.to_string(), *self.owner.as_uuid().as_bytes(), fence_column(self.fence))
+        let Grant { lock_id, owner, fence, .. } = &self.grant;
+        (lock_id.to_string(), *owner.as_uuid().as_bytes(), fence_column(*fence))
     }
 }
 
 impl Lease for SqliteLease {
-    fn lock_id(&self) -> &LockId {
-        &self.id
-    }
-
-    fn lease_id(&self) -> Owner {
-        self.owner
-    }
-
-    fn fence(&self) -> Fence {
-        self.fence
+    fn grant(&self) -> &Grant {
+        &self.grant
     }
 
     fn renew(&self) -> BoxFuture<'_, Result<Renewal>> {
         Box::pin(async move {
             let (id, owner, fence) = self.key();
             let renewing = self.writer.write(move |tx| {
-                let params = (&id, owner.as_slice(), fence, nanos(tx.now), tx.boot);
+                let (now, boot) = tx.dated(tx.now);
+                let params = (&id, owner.as_slice(), fence, now, boot);
                 tx.execute(include_str!("sql/lock_renew.sql"), params)
             });
-            let answer = in_time(patience(self.lock_lease), renewing).await;
+            let answer = in_time(patience(self.grant.lock_lease), renewing).await;
             // In a file that nobody else can find any more, the lock keeps nobody out.
-            if self.writer.identity().is_replaced() {
+            if self.writer.identity().is_away() {
                 return Ok(Renewal::Lost);
             }
             Ok(if answer? == 1 { Renewal::Held } else { Renewal::Lost })
@@ -275,16 +265,12 @@ impl Lease for SqliteLease {
 
     fn note(&self, note: Vec<u8>) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            if note.len() > LARGEST_NOTE {
-                return Err(
-                    error(ErrorKind::TooLarge, "a lock's note is at most 1 KiB").with("bytes", note.len())
-                );
-            }
+            check_note(&note)?;
             let (id, owner, fence) = self.key();
             let noting = self.writer.write(move |tx| {
                 tx.execute(include_str!("sql/lock_note.sql"), (&id, owner.as_slice(), fence, &note)).map(drop)
             });
-            in_time(patience(self.lock_lease), noting).await
+            in_time(patience(self.grant.lock_lease), noting).await
         })
     }
 

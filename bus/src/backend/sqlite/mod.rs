@@ -1,6 +1,8 @@
 #![doc = include_str!("docs.md")]
 
+mod batch;
 mod claim;
+mod clocks;
 mod config;
 mod consumer;
 mod error;
@@ -12,9 +14,16 @@ mod file;
 mod gate;
 mod inspect;
 mod lock;
+mod log;
+mod opened;
+mod place;
+mod readers;
+mod reserve;
 mod row;
+mod schema;
 mod send;
 mod settle;
+mod thread;
 mod transaction;
 mod transport;
 mod wake;
@@ -34,7 +43,13 @@ use lock::SqliteLocks;
 use transport::SqliteTransport;
 
 inventory::submit! {
-    Scheme { name: "sqlite", reach: Reach::Machine, transport: Some(open_transport), locks: Some(open_locks) }
+    Scheme {
+        name: "sqlite",
+        reach: Reach::Machine,
+        leases: lock::LEASES,
+        transport: Some(open_transport),
+        locks: Some(open_locks),
+    }
 }
 
 fn open_transport<'a>(
@@ -42,7 +57,8 @@ fn open_transport<'a>(
     options: &'a OpenOptions,
 ) -> BoxFuture<'a, Result<Arc<dyn Transport>>> {
     Box::pin(async move {
-        let transport = SqliteTransport::open(Config::from_url(url)?, options).await?;
+        let transport = SqliteTransport::open(Config::from_url(url, options.create)?, options).await;
+        let transport = transport.map_err(error::of_opening)?;
         Ok(Arc::new(transport) as Arc<dyn Transport>)
     })
 }
@@ -52,7 +68,8 @@ fn open_locks<'a>(
     options: &'a OpenOptions,
 ) -> BoxFuture<'a, Result<Arc<dyn LockManager>>> {
     Box::pin(async move {
-        let locks = SqliteLocks::open(Config::from_url(url)?, options).await?;
+        let locks = SqliteLocks::open(Config::from_url(url, options.create)?, options).await;
+        let locks = locks.map_err(error::of_opening)?;
         Ok(Arc::new(locks) as Arc<dyn LockManager>)
     })
 }

@@ -33,6 +33,11 @@ impl RawEnvelope {
         })
     }
 
+    /// How many bytes it has.
+    pub(super) fn bytes(&self) -> usize {
+        self.message_type.len() + self.headers.as_ref().map_or(0, String::len) + self.body.len()
+    }
+
     /// Whether its time to live has passed.
     pub(super) fn is_expired(&self, now: Timestamp) -> bool {
         self.ttl.is_some_and(|live| now.as_micros() >= self.sent_at.saturating_add(live))

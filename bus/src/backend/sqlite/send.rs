@@ -2,33 +2,22 @@
 
 use std::sync::Arc;
 
-use super::error::error;
 use super::fence;
 use super::row::Columns;
 use super::transaction::{EndpointId, Tx};
 use super::work::Call;
 use super::writer::Writer;
 use crate::clock::Timestamp;
-use crate::contract::{BoxFuture, Delay, Due, Outgoing, Placed, Sender};
-use crate::error::{Error, ErrorKind, Result};
+use crate::contract::{BoxFuture, Delay, Due, FenceGuard, Outgoing, Placed, Sender, item_by_item};
+use crate::error::Result;
 use crate::message::Target;
 
 /// Why a message cannot be stored, decided before anything is written.
 pub(super) fn admit(tx: &Tx<'_>, message: &Outgoing, max_body: usize) -> rusqlite::Result<Result<()>> {
-    let size = message.envelope.body.len();
-    if size > max_body {
-        return Ok(Err(too_large(size, max_body)));
+    match message.check_size(max_body) {
+        Ok(()) => fence::check_guard(tx, message.guard.as_ref()),
+        Err(refusal) => Ok(Err(refusal.in_backend("sqlite"))),
     }
-    match &message.guard {
-        Some(guard) => fence::check_guard(tx, guard),
-        None => Ok(Ok(())),
-    }
-}
-
-fn too_large(size: usize, max_body: usize) -> Error {
-    error(ErrorKind::TooLarge, "the body is larger than this store takes")
-        .with("bytes", size)
-        .with("limit", max_body)
 }
 
 /// Stores a message that has been admitted: once in a queue, or in each of the topic's subscriptions. It can be taken
@@ -94,17 +83,15 @@ impl Sender for SqliteSender {
     fn send(&self, batch: Vec<Outgoing>) -> BoxFuture<'_, Vec<Result<Placed>>> {
         Box::pin(async move {
             let count = batch.len();
-            match self.store(batch).await {
-                Ok(answers) => answers,
-                Err(e) => (0..count).map(|_| Err(e.clone())).collect(),
-            }
+            item_by_item(count, self.store(batch).await)
         })
     }
 }
 
 impl SqliteSender {
     async fn store(&self, batch: Vec<Outgoing>) -> Result<Vec<Result<Placed>>> {
-        let bytes = batch.iter().map(|message| message.envelope.body.len()).sum();
+        let bytes = batch.iter().map(|message| message.envelope.bytes()).sum();
+        let room = self.writer.room(bytes).await?;
         let max_body = self.max_body;
         let (work, answer) = Call::writing(move |tx| {
             let store = |message| match admit(tx, message, max_body)? {
@@ -113,7 +100,7 @@ impl SqliteSender {
             };
             batch.iter().map(store).collect::<rusqlite::Result<Vec<_>>>()
         });
-        self.writer.submit(work.weighing(bytes)).await?;
+        self.writer.submit(work.weighing(bytes, room).adding()).await?;
         answer.await.unwrap_or_else(|_| Err(super::error::closed()))
     }
 }
@@ -122,14 +109,23 @@ impl SqliteSender {
 pub(super) struct SqliteDelay(pub(super) Arc<Writer>);
 
 impl Delay for SqliteDelay {
-    fn cancel<'a>(&'a self, placed: &'a Placed) -> BoxFuture<'a, Result<bool>> {
+    fn cancel<'a>(
+        &'a self,
+        placed: &'a Placed,
+        guard: Option<&'a FenceGuard>,
+    ) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
+            let guard = guard.cloned();
             let ids: Vec<i64> = match placed.as_str().split(',').map(str::parse).collect() {
                 Ok(ids) => ids,
                 // Nothing of ours, or a message that was available at once.
                 Err(_) => return Ok(false),
             };
-            self.0.write(move |tx| cancel(tx, &ids)).await
+            let cancelled = self.0.write(move |tx| match fence::check_guard(tx, guard.as_ref())? {
+                Ok(()) => cancel(tx, &ids).map(Ok),
+                Err(lost) => Ok(Err(lost)),
+            });
+            cancelled.await?
         })
     }
 }

@@ -6,7 +6,6 @@ use rusqlite::CachedStatement;
 
 use super::error::receipt_lost;
 use super::fence::{self, Term};
-use super::row::nanos;
 use super::send;
 use super::transaction::{EndpointId, Tx};
 use crate::contract::Settlement;
@@ -237,6 +236,7 @@ fn release(tx: &mut Tx<'_>, endpoint: EndpointId, id: i64, token: i64) -> rusqli
     if counts.deliveries == 0 {
         // Its row says so already: nothing was ever counted.
         tx.touch(endpoint);
+        tx.execute(include_str!("sql/message_keep.sql"), [id])?;
     } else {
         come_back(tx, endpoint, id, &counts, Duration::ZERO, None)?;
     }
@@ -275,10 +275,10 @@ pub(super) fn extend(
     if let Some(term) = &claims.term {
         term.bind(tx, claims.endpoint)?;
     }
-    let until = nanos(tx.now + lease);
+    let (until, boot) = tx.dated(tx.now + lease);
     let mut statement = tx.statement(include_str!("sql/claim_extend.sql"))?;
     let extend_one = |receipt| match claims.columns(receipt) {
-        Some((id, token)) => Ok(found(statement.execute((id, token, until, tx.boot))?)),
+        Some((id, token)) => Ok(found(statement.execute((id, token, until, boot))?)),
         None => Ok(Err(receipt_lost())),
     };
     receipts.iter().map(extend_one).collect()

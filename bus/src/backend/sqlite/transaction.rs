@@ -1,10 +1,14 @@
 //! What one statement of work sees: the connection within a write transaction (or for reading, outside one), the time,
 //! and what has to be told to others once it is committed.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
+use super::clocks::OtherClocks;
+use super::row::{instant, nanos};
 use super::wake::Topic;
 use crate::clock::{BootInstant, Clock, Timestamp};
 use crate::message::{Endpoint, Name};
@@ -36,10 +40,17 @@ impl EndpointId {
     }
 }
 
-/// What a connection remembers between transactions: nothing that could ever change.
+/// How often the store is told what our clock shows, by those who write what is reckoned by it. What others wait for lasts
+/// so much longer for them at the most.
+const STAMP_EVERY: Duration = Duration::from_secs(1);
+
+/// What a connection remembers between transactions: what can never change, and what other clocks have shown.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     queues: HashMap<Name, EndpointId>,
+    clocks: OtherClocks,
+    /// When the store was last told what our clock shows.
+    stamped: Option<BootInstant>,
 }
 
 /// The view that a piece of work gets.
@@ -50,7 +61,7 @@ pub(super) struct Tx<'c> {
     pub(super) now: BootInstant,
     /// Now, for due times.
     pub(super) wall: Timestamp,
-    /// This run of the machine's kernel.
+    /// The clock that `now` is of.
     pub(super) boot: i64,
     known: &'c mut Known,
     /// Found or made in this transaction, and forgotten if it fails.
@@ -62,6 +73,9 @@ pub(super) struct Tx<'c> {
     /// Whose waiters are told after the commit.
     touched: BTreeSet<EndpointId>,
     freed_lock: bool,
+    /// Whether something was written that is reckoned by our clock.
+    is_dated: Cell<bool>,
+    is_stamped: bool,
 }
 
 /// Whom to tell after a commit.
@@ -95,7 +109,35 @@ impl<'c> Tx<'c> {
             insert: None,
             touched: BTreeSet::new(),
             freed_lock: false,
+            is_dated: Cell::new(false),
+            is_stamped: false,
         }
+    }
+
+    /// An instant of our clock as the two columns that hold it, to be written.
+    pub(super) fn dated(&self, instant: BootInstant) -> (i64, i64) {
+        self.is_dated.set(true);
+        (nanos(instant), self.boot)
+    }
+
+    /// What a clock shows now, or the least that it does. `None` if nothing is known of it: then only older versions have
+    /// written by it, and have ended since.
+    pub(super) fn clock(&self, boot: i64) -> rusqlite::Result<Option<BootInstant>> {
+        if boot == self.boot {
+            return Ok(Some(self.now));
+        }
+        let seen = self.statement(include_str!("sql/boot_seen.sql"))?.query_row([boot], |row| row.get(0));
+        let seen: Option<Option<i64>> = seen.optional()?;
+        Ok(seen.flatten().map(|seen| self.clock_after(boot, instant(seen))))
+    }
+
+    /// What a clock shows now, or the least that it does, given that it has shown this.
+    pub(super) fn clock_after(&self, boot: i64, shown: BootInstant) -> BootInstant {
+        if boot == self.boot {
+            return self.now;
+        }
+        // Not `now`: where nobody keeps others from writing, it may have been shown after that.
+        self.known.clocks.least(boot, shown, self.clock.now())
     }
 
     /// Reads the clocks again.
@@ -133,6 +175,10 @@ impl<'c> Tx<'c> {
             Some(next) => next,
             None => self.statement(include_str!("sql/sequence_next.sql"))?.query_row([], |row| row.get(0))?,
         };
+        if next >> SEQUENCE_BITS != 0 {
+            // It would count on into the endpoint's bits, and name another endpoint's message.
+            return Err(rusqlite::Error::IntegralValueOutOfRange(0, next));
+        }
         self.sequence = Some(next + 1);
         Ok(next)
     }
@@ -211,10 +257,15 @@ impl<'c> Tx<'c> {
 
     /// Writes what was kept for the end. Before the commit.
     pub(super) fn finish(&mut self) -> rusqlite::Result<()> {
-        match self.sequence {
-            Some(next) => self.execute(include_str!("sql/sequence_store.sql"), [next]).map(drop),
-            None => Ok(()),
+        if let Some(next) = self.sequence {
+            self.execute(include_str!("sql/sequence_store.sql"), [next])?;
         }
+        let is_due = self.known.stamped.is_none_or(|last| self.now.since(last) >= STAMP_EVERY);
+        if self.is_dated.get() && is_due {
+            self.execute(include_str!("sql/boot_stamp.sql"), (self.boot, nanos(self.now)))?;
+            self.is_stamped = true;
+        }
+        Ok(())
     }
 
     /// Forgets what a rolled back piece of work may have made. Numbers that it took stay unused.
@@ -227,6 +278,9 @@ impl<'c> Tx<'c> {
     /// After the commit: remembers what was found, and says whom to tell.
     pub(super) fn committed(self) -> Effects {
         self.known.queues.extend(self.queues);
+        if self.is_stamped {
+            self.known.stamped = Some(self.now);
+        }
         Effects { touched: self.touched, freed_lock: self.freed_lock }
     }
 }

@@ -2,32 +2,37 @@
 
 use std::sync::Arc;
 
-use super::config::{Config, Synchronous};
+use super::config::Config;
 use super::consumer::SqliteConsumer;
 use super::error::error;
 use super::fence::{self, SqliteFencing};
 use super::inspect::SqliteInspect;
+use super::readers::SqliteReaders;
 use super::send::{SqliteDelay, SqliteSender};
-use super::writer::Writer;
+use super::writer::{Role, Writer};
 use crate::clock::Clock;
 use crate::contract::{
-    BoxFuture, Capabilities, Consumer, ConsumerSpec, Guarantees, OpenOptions, Reach, Sender, Transport,
+    BoxFuture, Capabilities, Consumer, ConsumerSpec, Durability, Guarantees, OpenOptions, Reach, Sender,
+    Transport,
 };
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::message::Endpoint;
 
 pub(super) struct SqliteTransport {
     writer: Arc<Writer>,
     clock: Clock,
-    synchronous: Synchronous,
+    durability: Durability,
     max_body: usize,
 }
 
 impl SqliteTransport {
     pub(super) async fn open(config: Config, options: &OpenOptions) -> Result<Self> {
-        let (synchronous, max_body) = (config.synchronous, config.max_body);
-        let writer = Writer::open(config, options.clock.clone(), "bus-sqlite").await?;
-        Ok(SqliteTransport { writer, clock: options.clock.clone(), synchronous, max_body })
+        let max_body = config.max_body;
+        let writer = Writer::open(config, options.clock.clone(), Role::Messages).await?;
+        // By the connection that commits.
+        let asked = writer.read(|tx| tx.statement("PRAGMA synchronous")?.query_row([], |row| row.get(0)));
+        let durability = durability(asked.await?);
+        Ok(SqliteTransport { writer, clock: options.clock.clone(), durability, max_body })
     }
 }
 
@@ -37,7 +42,9 @@ impl Transport for SqliteTransport {
             delay: Some(Arc::new(SqliteDelay(Arc::clone(&self.writer)))),
             fencing: Some(Arc::new(SqliteFencing(Arc::clone(&self.writer)))),
             inspect: Some(Arc::new(SqliteInspect(Arc::clone(&self.writer)))),
+            readers: Some(Arc::new(SqliteReaders(Arc::clone(&self.writer)))),
             strict_order: true,
+            ..Capabilities::default()
         }
     }
 
@@ -45,9 +52,10 @@ impl Transport for SqliteTransport {
         Guarantees::new(
             format!("sqlite://{}", self.writer.identity().path().display()),
             Reach::Machine,
-            self.synchronous.acknowledgement(),
+            acknowledgement(self.durability),
             self.max_body,
         )
+        .durable(self.durability)
     }
 
     fn prepare<'a>(&'a self, endpoints: &'a [Endpoint]) -> BoxFuture<'a, Result<()>> {
@@ -81,12 +89,36 @@ impl Transport for SqliteTransport {
         })
     }
 
+    fn lost(&self) -> BoxFuture<'_, Error> {
+        Box::pin(self.writer.lost())
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.writer.close())
     }
 }
 
-fn not_prepared(endpoint: &Endpoint) -> crate::error::Error {
+/// What a commit outlives at this level of `PRAGMA synchronous`, with a write-ahead log.
+fn durability(synchronous: i64) -> Durability {
+    match synchronous {
+        2 | 3 => Durability::Synced,
+        0 | 1 => Durability::Written,
+        _ => Durability::Unknown,
+    }
+}
+
+/// What an answered `send` means.
+fn acknowledgement(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Synced => "the message is on the disk (synchronous=FULL)",
+        Durability::Written => {
+            "the message survives this process, but a power loss may take the last moments' (synchronous=NORMAL)"
+        }
+        _ => "the message is in the file, and SQLite does not tell when it is flushed",
+    }
+}
+
+fn not_prepared(endpoint: &Endpoint) -> Error {
     error(ErrorKind::NotFound, "the queue or subscription is not there: it is prepared first")
         .with("endpoint", endpoint)
 }

@@ -9,14 +9,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::transaction::{Effects, EndpointId};
+use crate::files::{DirectoryWatch, make_private_directory, number_of, private};
 
 /// What can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,6 @@ impl Topic {
         }
     }
 
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn of_file_name(name: &str) -> Option<Self> {
         match name {
             "locks" => Some(Topic::Locks),
@@ -52,7 +51,7 @@ pub(super) struct Wake {
     /// Which directory it was when we began to listen, since another one may take its place.
     identity: Option<(u64, u64)>,
     waiting: Mutex<HashMap<Topic, watch::Sender<()>>>,
-    listening: AtomicBool,
+    listening: OnceLock<DirectoryWatch>,
 }
 
 /// The stores of this process that are listened to.
@@ -61,23 +60,19 @@ static LISTENING: Mutex<Vec<Weak<Wake>>> = Mutex::new(Vec::new());
 impl Wake {
     /// Begins to listen for what other processes tell, or joins those of this process who do.
     pub(super) fn open(store: &Path) -> Arc<Self> {
-        let directory = super::file::beside(store, ".wake");
+        let directory = super::place::beside(store, ".wake");
         let made = make_private_directory(&directory);
-        let identity = identity_of(&directory);
+        let identity = std::fs::metadata(&directory).ok().map(|found| number_of(&found));
         let mut listening = LISTENING.lock();
         listening.retain(|wake| wake.strong_count() > 0);
         let same = |wake: &Arc<Wake>| wake.directory == directory && wake.identity == identity;
         if let Some(wake) = listening.iter().filter_map(Weak::upgrade).find(same) {
             return wake;
         }
-        let wake = Arc::new(Wake {
-            directory,
-            identity,
-            waiting: Mutex::default(),
-            listening: AtomicBool::new(false),
-        });
+        let wake =
+            Arc::new(Wake { directory, identity, waiting: Mutex::default(), listening: OnceLock::new() });
         match made {
-            Ok(()) => listen::start(&wake),
+            Ok(()) => wake.start(),
             Err(e) => {
                 tracing::warn!(directory = %wake.directory.display(), error = %e, "no hints from other processes");
             }
@@ -86,9 +81,31 @@ impl Wake {
         wake
     }
 
+    /// Begins to hear other processes; it ends with the store.
+    fn start(self: &Arc<Self>) {
+        let wake = Arc::downgrade(self);
+        let tell = move |name: Option<&str>| {
+            let Some(wake) = wake.upgrade() else { return };
+            match name.and_then(Topic::of_file_name) {
+                Some(topic) => wake.tell_here(topic),
+                // The queue of events has run over, or the directory is gone.
+                None => wake.tell_everyone(),
+            }
+        };
+        match DirectoryWatch::start(&self.directory, "bus-sqlite-wake", tell) {
+            // Only now is it made: there can be none yet.
+            Ok(watch) => drop(self.listening.set(watch)),
+            Err(e) if e.kind() == std::io::ErrorKind::Unsupported => {}
+            Err(e) => tracing::warn!(
+                error = %e,
+                "no inotify (fs.inotify.max_user_instances may be used up): what other processes tell is found by polling"
+            ),
+        }
+    }
+
     /// Whether other processes are heard; where not, the poll has to do.
     pub(super) fn is_listening(&self) -> bool {
-        self.listening.load(Ordering::Relaxed)
+        self.listening.get().is_some()
     }
 
     /// Listens to one topic: what was told before is seen, what is told from now on wakes.
@@ -102,12 +119,11 @@ impl Wake {
             waiting.send_replace(());
         }
     }
-}
 
-impl Drop for Wake {
-    fn drop(&mut self) {
-        // Wakes the listening thread, which then sees that nobody is left whom it could tell.
-        let _ = Teller::of(self).write(Topic::Locks);
+    fn tell_everyone(&self) {
+        for waiting in self.waiting.lock().values() {
+            waiting.send_replace(());
+        }
     }
 }
 
@@ -158,100 +174,11 @@ impl Teller {
             std::collections::hash_map::Entry::Vacant(new) => {
                 let mut options = File::options();
                 options.create(true).write(true).truncate(false);
-                super::gate::private(&mut options);
+                private(&mut options);
                 new.insert(options.open(self.directory.join(topic.file_name()))?)
             }
         };
         file.rewind()?;
         file.write_all(b"!")
     }
-}
-
-fn make_private_directory(path: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
-}
-
-#[cfg(unix)]
-fn identity_of(directory: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(directory).ok().map(|found| (found.dev(), found.ino()))
-}
-
-#[cfg(not(unix))]
-fn identity_of(_directory: &Path) -> Option<(u64, u64)> {
-    None
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod listen {
-    use std::mem::MaybeUninit;
-    use std::os::fd::OwnedFd;
-    use std::sync::atomic::Ordering;
-    use std::sync::{Arc, Weak};
-
-    use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-
-    use super::{Topic, Wake};
-
-    /// Starts the thread that waits for other processes' hints. It ends with the store.
-    pub(super) fn start(wake: &Arc<Wake>) {
-        let watching = watch(wake).and_then(|fd| {
-            let wake = Arc::downgrade(wake);
-            let thread = std::thread::Builder::new().name("bus-sqlite-wake".to_owned());
-            thread.spawn(move || run(&fd, &wake)).map(drop)
-        });
-        match watching {
-            Ok(()) => wake.listening.store(true, Ordering::Relaxed),
-            Err(e) => tracing::warn!(
-                error = %e,
-                "no inotify (fs.inotify.max_user_instances may be used up): what other processes tell is found by polling"
-            ),
-        }
-    }
-
-    fn watch(wake: &Wake) -> std::io::Result<OwnedFd> {
-        let fd = inotify::init(CreateFlags::CLOEXEC)?;
-        inotify::add_watch(&fd, &wake.directory, WatchFlags::MODIFY)?;
-        Ok(fd)
-    }
-
-    fn run(fd: &OwnedFd, wake: &Weak<Wake>) {
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(fd, &mut buffer);
-        loop {
-            let topic = match reader.next() {
-                Ok(event) => event.file_name().and_then(|name| Topic::of_file_name(name.to_str().ok()?)),
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => return,
-            };
-            let Some(wake) = wake.upgrade() else { return };
-            match topic {
-                Some(topic) => wake.tell_here(topic),
-                // The queue of events has run over, or the directory is gone.
-                None => wake.tell_everyone(),
-            }
-        }
-    }
-
-    impl Wake {
-        fn tell_everyone(&self) {
-            for waiting in self.waiting.lock().values() {
-                waiting.send_replace(());
-            }
-        }
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod listen {
-    use std::sync::Arc;
-
-    /// No inotify here: the poll has to do.
-    pub(super) fn start(_wake: &Arc<super::Wake>) {}
 }

@@ -1,6 +1,6 @@
 //! Pieces of work for the writer thread.
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::transaction::Tx;
 use crate::error::{Error, ErrorKind, Result};
@@ -27,6 +27,11 @@ pub(super) trait Work: Send {
     fn weight(&self) -> usize {
         0
     }
+
+    /// Whether it adds to what is in the store, so that it has to wait while the disk is full.
+    fn adds(&self) -> bool {
+        false
+    }
 }
 
 /// A closure as a piece of work. Withdrawn when the caller's future is dropped.
@@ -34,6 +39,9 @@ pub(super) struct Call<T, F> {
     run: F,
     reads_only: bool,
     weight: usize,
+    adds: bool,
+    /// Given back when it is done, or withdrawn.
+    _room: Option<OwnedSemaphorePermit>,
     found: Option<T>,
     reply: oneshot::Sender<Result<T>>,
 }
@@ -46,7 +54,8 @@ where
     /// Work that writes.
     pub(super) fn writing(run: F) -> (Box<Self>, oneshot::Receiver<Result<T>>) {
         let (reply, answer) = oneshot::channel();
-        (Box::new(Call { run, reads_only: false, weight: 0, found: None, reply }), answer)
+        let call = Call { run, reads_only: false, weight: 0, adds: false, _room: None, found: None, reply };
+        (Box::new(call), answer)
     }
 
     /// Work that only reads: it does not wait for its turn to write.
@@ -56,9 +65,20 @@ where
         (call, answer)
     }
 
-    /// Says how many bytes it writes.
-    pub(super) fn weighing(mut self: Box<Self>, bytes: usize) -> Box<Self> {
+    /// Says that it adds to what is in the store.
+    pub(super) fn adding(mut self: Box<Self>) -> Box<Self> {
+        self.adds = true;
+        self
+    }
+
+    /// Says how many bytes it writes, and takes the room that it has for them.
+    pub(super) fn weighing(
+        mut self: Box<Self>,
+        bytes: usize,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> Box<Self> {
         self.weight = bytes;
+        self._room = room;
         self
     }
 }
@@ -93,6 +113,10 @@ where
 
     fn weight(&self) -> usize {
         self.weight
+    }
+
+    fn adds(&self) -> bool {
+        self.adds
     }
 }
 

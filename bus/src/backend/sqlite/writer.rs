@@ -1,61 +1,118 @@
 //! The writer: one thread per opened store that does everything that is asked of the file.
 //!
 //! Whatever waits when its turn comes rides together in one transaction, so that a hundred callers share one flush of
-//! the disk; nobody waits for a batch to fill. Each caller gets its own answer. The queue is bounded: when the disk
-//! cannot follow, callers wait before they are queued.
+//! the disk; nobody waits for a batch to fill. Each caller gets its own answer. The queue is bounded, by what
+//! it holds and by its bytes: when the disk cannot follow, callers wait before they are queued.
+//!
+//! # The life of a piece of work
+//!
+//! 1. A caller wraps what it wants into a [`Work`]: mostly a closure ([`Call`]), for claims a type of its own, since they
+//!    are withdrawn differently. It is queued by [`Writer::submit`]; the caller awaits the answer. Until it is taken,
+//!    dropping the caller's future withdraws it.
+//! 2. The thread takes the first one in the queue and lets it have a `glance`: whoever only reads, or finds by reading
+//!    that there is nothing to do, is answered without a turn to write.
+//! 3. Otherwise the thread waits at the [gate](super::gate) for this store's turn among all processes, then
+//!    [gathers](super::batch::gather) what has queued up meanwhile. Each is asked to `take`: it is still wanted, and from
+//!    here on cannot be withdrawn.
+//! 4. All of them `run` in one transaction, each with the same [`Tx`]: the connection, the two clocks as read when the
+//!    transaction began, and notes. Notes are names found or made (queues' numbers), which go into [`Known`], what the
+//!    connection remembers, only if the commit succeeds; and whom it concerns, which become the batch's
+//!    [`Effects`](super::transaction::Effects). If one item fails, all is rolled back and run again, each in a savepoint
+//!    of its own: work has to bear being run twice.
+//! 5. After the commit each is `answer`ed, those who wait in this process for what has changed are woken, and the
+//!    [`Teller`] tells other processes.
+//!
+//! # When something is wrong with the file
+//!
+//! Before each turn, again when the turn has come, and once more between commit and answer, the thread looks whether the
+//! file and its two companions are where they were ([`place`](super::place)). What follows from a failure is decided in one
+//! place ([`opened`](super::opened)):
+//!
+//! | what | then |
+//! |--|--|
+//! | the file is away | nothing is done until it is back; see [`Writer::lost`] |
+//! | its log or the log's index is away or another one | what only those can see who have them open goes into the file; then the store is lost |
+//! | the disk failed | the log goes into the file, which is opened anew; until then nothing is written, so that no answer rests on what may not be on the disk |
+//! | the disk is full | the [reserve](super::reserve) is given up: what ends or extends goes on |
+//! | the file is damaged, or was brought up to date by a newer program | the store is lost: every caller gets the error, and [`Writer::lost`] answers it |
+//! | any other | the batch's callers get the error, and that is all |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
-use super::error::{closed, error, of_commit, of_statement, replaced};
-use super::file::{Identity, StoreFile};
-use super::transaction::{Effects, Known, Tx};
-use super::wake::{Teller, Wake};
+use super::error::{closed, error};
+use super::file::StoreFile;
+use super::opened::Opened;
+use super::place::Identity;
+use super::thread::Thread;
+use super::transaction::Tx;
+use super::wake::Wake;
 use super::work::{Call, Work};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many pieces of work may wait.
 const QUEUE: usize = 4096;
-/// How many ride together at most.
-const BATCH: usize = 2048;
-/// How many bytes they may write together: a transaction is held in memory until its commit.
-const BATCH_BYTES: usize = 32 << 20;
-/// From how many callers on waking them one by one from another thread costs more than handing them over.
-const MANY: usize = 8;
+/// How many bytes may wait.
+const QUEUE_BYTES: u32 = 64 << 20;
+/// What has fewer bytes is not counted: of those, no more than the queue is long can wait.
+const COUNTED: usize = 4 << 10;
 /// How long `close` waits for the thread. It may be waiting for a process that was frozen while it wrote.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a host looks after the file of a store that it wants nothing else of.
+const LOOK: Duration = Duration::from_secs(1);
 
-enum Message {
+/// What is queued.
+pub(super) enum Message {
     Work(Box<dyn Work>),
     Stop,
+}
+
+/// What a writer is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Messages,
+    Locks,
+}
+
+impl Role {
+    fn thread_name(self) -> &'static str {
+        match self {
+            Role::Messages => "bus-sqlite",
+            Role::Locks => "bus-sqlite-locks",
+        }
+    }
 }
 
 /// The writer thread, as seen by those who ask it.
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: mpsc::Sender<Message>,
+    /// The bytes that may still be queued.
+    room: Arc<Semaphore>,
     closed: CancellationToken,
     /// The same, asked for each piece of work: a token has a lock inside.
     closing: AtomicBool,
     /// Fires when the thread has ended.
     ended: CancellationToken,
+    /// Why the store cannot be used any more.
+    lost: watch::Receiver<Option<Error>>,
     identity: Identity,
     wake: Arc<Wake>,
 }
 
 impl Writer {
-    /// Opens the file on a thread of its own, named `name`.
-    pub(super) async fn open(config: Config, clock: Clock, name: &str) -> Result<Arc<Self>> {
+    /// Opens the file on a thread of its own.
+    pub(super) async fn open(config: Config, clock: Clock, role: Role) -> Result<Arc<Self>> {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (report, opened) = oneshot::channel();
+        let (tell_lost, lost) = watch::channel(None);
         let ended = CancellationToken::new();
         let at_end = ended.clone().drop_guard();
         let runtime = Handle::try_current().ok();
@@ -69,17 +126,18 @@ impl Writer {
             };
             let identity = file.identity().clone();
             let wake = Wake::open(identity.path());
-            if report.send(Ok((identity.clone(), Arc::clone(&wake)))).is_ok() {
-                Thread::new(config, clock, file, identity, wake).serve(waiting);
+            if report.send(Ok((identity, Arc::clone(&wake)))).is_ok() {
+                Thread::new(Opened::new(config, role, file, tell_lost), clock, wake).serve(waiting);
             }
         };
         std::thread::Builder::new()
-            .name(name.to_owned())
+            .name(role.thread_name().to_owned())
             .spawn(run)
             .map_err(|e| error(ErrorKind::Unavailable, "cannot start the writer's thread").caused_by(e))?;
         let (identity, wake) = opened.await.unwrap_or_else(|_| Err(closed()))?;
         let (closed, closing) = (CancellationToken::new(), AtomicBool::new(false));
-        Ok(Arc::new(Writer { queue, closed, closing, ended, identity, wake }))
+        let room = Arc::new(Semaphore::new(usize::try_from(QUEUE_BYTES).unwrap_or(usize::MAX)));
+        Ok(Arc::new(Writer { queue, room, closed, closing, ended, lost, identity, wake }))
     }
 
     pub(super) fn identity(&self) -> &Identity {
@@ -93,6 +151,33 @@ impl Writer {
     /// Fires when the store is closed.
     pub(super) fn closed(&self) -> &CancellationToken {
         &self.closed
+    }
+
+    /// Waits until the store cannot be used any more by this process, whatever comes: it is damaged, another version has
+    /// taken it over, or its file has been away for too long.
+    pub(super) async fn lost(&self) -> Error {
+        let mut lost = self.lost.clone();
+        let looks = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                // Has the thread look after the file, though nobody wants anything else of it.
+                let _ = self.read(|_| Ok(())).await;
+            }
+        };
+        tokio::select! {
+            Ok(told) = lost.wait_for(Option::is_some) => told.clone().unwrap_or_else(closed),
+            error = looks => error,
+        }
+    }
+
+    /// Waits until so many bytes may be queued. What has more than the queue ever takes waits until it is empty.
+    pub(super) async fn room(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>> {
+        if bytes < COUNTED {
+            return Ok(None);
+        }
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(QUEUE_BYTES);
+        // Closed by nobody: those who wait when the store is closed learn of it when they submit.
+        Arc::clone(&self.room).acquire_many_owned(bytes).await.map(Some).map_err(|_| closed())
     }
 
     /// Queues a piece of work; waits while the queue is full.
@@ -137,269 +222,5 @@ impl Writer {
         if tokio::time::timeout(CLOSE_TIMEOUT, end).await.is_err() {
             tracing::warn!(file = %self.identity.path().display(), "the writer is still waiting for its turn; left behind");
         }
-    }
-}
-
-/// The thread's own state.
-struct Thread {
-    config: Config,
-    clock: Clock,
-    /// `None` after the disk has failed: opened anew for the next batch.
-    file: Option<StoreFile>,
-    identity: Identity,
-    known: Known,
-    wake: Arc<Wake>,
-    teller: Teller,
-    /// That of whoever opened the store.
-    runtime: Option<Handle>,
-}
-
-type Batch = Vec<Box<dyn Work>>;
-
-/// What became of a batch that was committed: for each item, why it failed alone.
-struct Committed {
-    failures: Vec<Option<Error>>,
-    effects: Effects,
-}
-
-/// Why nothing of a batch was committed.
-enum Refused {
-    /// One item failed, so that the others may yet succeed without it.
-    Item(Error),
-    /// All have failed alike.
-    All(Error),
-}
-
-impl Thread {
-    fn new(config: Config, clock: Clock, file: StoreFile, identity: Identity, wake: Arc<Wake>) -> Self {
-        let teller = Teller::of(&wake);
-        let runtime = Handle::try_current().ok();
-        Thread { config, clock, file: Some(file), identity, known: Known::default(), wake, teller, runtime }
-    }
-
-    fn serve(mut self, mut waiting: mpsc::Receiver<Message>) {
-        while let Some(Message::Work(first)) = self.next(&mut waiting) {
-            if self.serve_batch(first, &mut waiting) {
-                break;
-            }
-        }
-        self.teller.tell();
-        waiting.close();
-        while let Ok(message) = waiting.try_recv() {
-            if let Message::Work(work) = message {
-                work.answer(Err(closed()));
-            }
-        }
-    }
-
-    /// The next message. Before a wait, others are told what is still to be told.
-    fn next(&mut self, waiting: &mut mpsc::Receiver<Message>) -> Option<Message> {
-        if let Ok(message) = waiting.try_recv() {
-            return Some(message);
-        }
-        self.teller.tell();
-        waiting.blocking_recv()
-    }
-
-    /// Does `first` and what has queued up behind it by the time of its turn; `true` if that was the last.
-    fn serve_batch(&mut self, mut first: Box<dyn Work>, waiting: &mut mpsc::Receiver<Message>) -> bool {
-        if let Err(e) = self.make_ready() {
-            first.answer(Err(e));
-            return false;
-        }
-        let Some(file) = &self.file else { return false };
-        let mut tx = Tx::new(&file.connection, &mut self.known, &self.clock, file.boot);
-        match first.glance(&mut tx) {
-            Ok(false) => {}
-            Ok(true) => {
-                first.answer(Ok(()));
-                return false;
-            }
-            Err(e) => {
-                first.answer(Err(of_statement(e)));
-                return false;
-            }
-        }
-        drop(tx);
-        let passage = file.gate.pass();
-        let (mut batch, stop) = gather(first, waiting);
-        if batch.is_empty() {
-            return stop;
-        }
-        let done = commit(file, &mut self.known, &self.clock, &mut batch);
-        drop(passage);
-        self.answer(batch, done);
-        stop
-    }
-
-    /// Opens the file anew after a failure, and makes sure that it is still the same.
-    fn make_ready(&mut self) -> Result<()> {
-        if self.identity.is_replaced() {
-            return Err(replaced(self.identity.path()));
-        }
-        if self.file.is_none() {
-            let file = StoreFile::open(&self.config)?;
-            if *file.identity() != self.identity {
-                return Err(replaced(self.identity.path()));
-            }
-            self.file = Some(file);
-        }
-        Ok(())
-    }
-
-    fn answer(&mut self, batch: Batch, done: Result<Committed, Error>) {
-        match done {
-            Ok(Committed { failures, effects }) => {
-                let ends = failures.into_iter().map(|failure| failure.map_or(Ok(()), Err));
-                self.send_off(Answers(batch.into_iter().zip(ends).collect()));
-                for topic in effects.topics() {
-                    self.wake.tell_here(topic);
-                }
-                self.teller.add(&effects);
-            }
-            Err(e) => {
-                // Whatever it was: a fresh connection knows no more than what is on the disk.
-                self.file = None;
-                self.send_off(Answers(batch.into_iter().map(|work| (work, Err(e.clone()))).collect()));
-            }
-        }
-    }
-
-    /// Wakes the callers: a few from here, many from within their runtime, where waking is cheap.
-    fn send_off(&self, answers: Answers) {
-        match &self.runtime {
-            Some(runtime) if answers.0.len() >= MANY => drop(runtime.spawn(async move { drop(answers) })),
-            _ => drop(answers),
-        }
-    }
-}
-
-/// Answers to a batch, given when dropped: even by a runtime that is shut down before it has come to it.
-struct Answers(Vec<(Box<dyn Work>, Result<()>)>);
-
-impl Drop for Answers {
-    fn drop(&mut self) {
-        for (work, end) in self.0.drain(..) {
-            work.answer(end);
-        }
-    }
-}
-
-/// Takes what is queued and still wanted; the second answer is whether the end of the queue was reached.
-fn gather(first: Box<dyn Work>, waiting: &mut mpsc::Receiver<Message>) -> (Batch, bool) {
-    let mut weight = first.weight();
-    let mut batch = vec![first];
-    let mut stop = false;
-    while batch.len() < BATCH && weight < BATCH_BYTES {
-        match waiting.try_recv() {
-            Ok(Message::Work(work)) => {
-                weight += work.weight();
-                batch.push(work);
-            }
-            Ok(Message::Stop) => {
-                stop = true;
-                break;
-            }
-            Err(_) => break,
-        }
-    }
-    batch.retain_mut(|work| work.take());
-    (batch, stop)
-}
-
-/// Commits a batch: all of it at once, and if something fails, again with each item in a savepoint of its own.
-fn commit(file: &StoreFile, known: &mut Known, clock: &Clock, batch: &mut Batch) -> Result<Committed> {
-    let mut attempt = |careful| {
-        let mut tx = Tx::new(&file.connection, known, clock, file.boot);
-        let result = attempt(&file.connection, &mut tx, batch, careful);
-        match result {
-            Ok(failures) => Ok(Committed { failures, effects: tx.committed() }),
-            Err(refused) => {
-                drop(tx);
-                roll_back(&file.connection);
-                Err(refused)
-            }
-        }
-    };
-    match attempt(false) {
-        Err(Refused::Item(_)) => attempt(true),
-        other => other,
-    }
-    .map_err(|(Refused::Item(e) | Refused::All(e))| e)
-}
-
-fn attempt(
-    connection: &Connection,
-    tx: &mut Tx<'_>,
-    batch: &mut Batch,
-    careful: bool,
-) -> Result<Vec<Option<Error>>, Refused> {
-    let all = |e| Refused::All(of_statement(e));
-    run(connection, "BEGIN IMMEDIATE").map_err(all)?;
-    // Only now is it our turn: the time before that may have been long.
-    tx.read_clocks();
-    let mut failures = Vec::with_capacity(batch.len());
-    for work in batch.iter_mut() {
-        let failure = if careful {
-            run_alone(connection, tx, work.as_mut())?
-        } else {
-            work.run(tx)
-                .map_err(|e| if is_everyones(&e) { all(e) } else { Refused::Item(of_statement(e)) })?;
-            None
-        };
-        failures.push(failure);
-    }
-    tx.finish().map_err(all)?;
-    #[cfg(feature = "failpoints")]
-    super::failpoint::reached();
-    run(connection, "COMMIT").map_err(|e| Refused::All(of_commit(e)))?;
-    Ok(failures)
-}
-
-/// Runs one item so that its failure leaves the others untouched.
-fn run_alone(
-    connection: &Connection,
-    tx: &mut Tx<'_>,
-    work: &mut dyn Work,
-) -> Result<Option<Error>, Refused> {
-    let all = |e| Refused::All(of_statement(e));
-    run(connection, "SAVEPOINT item").map_err(all)?;
-    let failure = match work.run(tx) {
-        Ok(()) => None,
-        Err(e) if is_everyones(&e) => return Err(all(e)),
-        Err(e) => {
-            run(connection, "ROLLBACK TO item").map_err(all)?;
-            tx.forget();
-            Some(of_statement(e))
-        }
-    };
-    run(connection, "RELEASE item").map_err(all)?;
-    Ok(failure)
-}
-
-/// Whether an error is not the item's own: SQLite has then rolled back the whole transaction, or may have.
-fn is_everyones(e: &rusqlite::Error) -> bool {
-    matches!(
-        e.sqlite_error_code(),
-        Some(
-            ErrorCode::SystemIoFailure
-                | ErrorCode::DiskFull
-                | ErrorCode::OutOfMemory
-                | ErrorCode::DatabaseBusy
-                | ErrorCode::DatabaseCorrupt
-                | ErrorCode::OperationInterrupted
-        )
-    )
-}
-
-fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.execute([]).map(drop)
-}
-
-fn roll_back(connection: &Connection) {
-    if !connection.is_autocommit()
-        && let Err(e) = run(connection, "ROLLBACK")
-    {
-        tracing::warn!(error = %e, "a transaction could not be rolled back");
     }
 }

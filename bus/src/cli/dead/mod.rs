@@ -1,7 +1,9 @@
-//! `dead list|show|put-back`: messages that were given up on.
+//! `dead list|show|put-back|drop`: messages that were given up on.
 
+mod drop;
 mod list;
 mod put_back;
+mod selection;
 mod show;
 
 use std::collections::HashSet;
@@ -14,7 +16,7 @@ use crate::contract::DeadLetter;
 use crate::error::Result;
 use crate::message::{MessageId, Name};
 
-/// How many dead letters are asked for, or put back, at a time.
+/// How many dead letters are asked for, put back or dropped at a time.
 const PAGE: usize = 100;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -34,6 +36,8 @@ enum Task {
     Show(show::Show),
     /// Puts dead letters back into the queue they came from, with their counts at zero
     PutBack(put_back::PutBack),
+    /// Drops dead letters for good
+    Drop(drop::Drop),
 }
 
 pub(super) async fn run(dead: &Dead, options: &Options, output: &mut Output<'_>) -> Result<()> {
@@ -42,6 +46,7 @@ pub(super) async fn run(dead: &Dead, options: &Options, output: &mut Output<'_>)
         Task::List(list) => list::run(list, &stores, output).await,
         Task::Show(show) => show::run(show, &stores, output).await,
         Task::PutBack(put_back) => put_back::run(put_back, &stores, output).await,
+        Task::Drop(drop) => drop::run(drop, &stores, output).await,
     };
     stores.close().await;
     done
@@ -49,7 +54,7 @@ pub(super) async fn run(dead: &Dead, options: &Options, output: &mut Output<'_>)
 
 /// Shows up to `limit` dead letters of a place to `visit`, oldest first, until it breaks off.
 ///
-/// Somebody may put letters back meanwhile, so that a store begins a page anew: what was on an earlier page is not
+/// Somebody may put letters back or drop them meanwhile, so that a store begins a page anew: what was on an earlier page is not
 /// shown again.
 async fn visit_letters(
     place: &Place,

@@ -110,7 +110,9 @@ impl fmt::Display for Letter {
         field("error", self.error.as_deref().unwrap_or("none"))?;
         writeln!(f, "headers{}", if self.headers.is_empty() { "       none" } else { "" })?;
         for (name, value) in &self.headers {
-            writeln!(f, "  {}: {}", text::harmless(name), text::harmless(value))?;
+            // Further lines are moved in, so that no value looks like the next field or header.
+            let value = text::indented(&text::harmless(value), 6);
+            writeln!(f, "  {}: {}", text::harmless(name).replace('\n', "\\n"), value.trim_start())?;
         }
         let bytes = self.body.as_bytes();
         let (kind, body) = text::body(bytes);

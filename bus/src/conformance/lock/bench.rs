@@ -32,9 +32,9 @@ impl Setup for Bench {
             let other_host = subject.open_locks().await?;
             other_host.initialize().await?;
             let (timing, guarantees) = (subject.timing(), host.guarantees());
-            let short = timing.lease.max(guarantees.shortest_lease);
+            let short = timing.lease.max(guarantees.leases.shortest);
             let salt = Uuid::new_v4().simple().to_string();
-            Ok(Bench { host, other_host, timing, short, long: guarantees.longest_lease, salt })
+            Ok(Bench { host, other_host, timing, short, long: guarantees.leases.longest, salt })
         })
     }
 

@@ -11,7 +11,7 @@ use crate::conformance::case::ensure;
 use crate::conformance::{Checked, Failure, Need, Setup, Timing, TransportSubject};
 use crate::contract::{
     BoxFuture, Capabilities, Consumer, ConsumerSpec, DeadLetter, Delay, Depth, Fencing, Inspect, Outgoing,
-    Placed, Settlement, Transport,
+    Placed, Readers, Settlement, Transport,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Delivery, Endpoint, Envelope, MessageId, Receipt, Verdict};
@@ -46,7 +46,10 @@ impl Setup for Bench {
             Need::Delay => self.powers.delay.is_some(),
             Need::Fencing => self.powers.fencing.is_some(),
             Need::Inspect => self.powers.inspect.is_some(),
+            Need::Readers => self.powers.readers.is_some(),
             Need::StrictOrder => self.powers.strict_order,
+            Need::KeptOrder => !self.powers.loose_order,
+            Need::ExactDepth => !self.powers.rough_depth,
             _ => false,
         };
         Box::pin(std::future::ready(Ok(has)))
@@ -201,8 +204,21 @@ impl Bench {
         self.powers.inspect.clone().ok_or_else(|| Failure::new("the store has no inspect"))
     }
 
+    pub(super) fn readers(&self) -> Checked<Arc<dyn Readers>> {
+        self.powers.readers.clone().ok_or_else(|| Failure::new("the store has no readers"))
+    }
+
     pub(super) fn can_inspect(&self) -> bool {
         self.powers.inspect.is_some()
+    }
+
+    /// Whether a depth as it should be is told so; where the store does not tell states apart, what lives is one number.
+    pub(super) fn is_told(&self, told: Depth, expected: Depth) -> bool {
+        let living = |depth: Depth| (depth.ready + depth.in_flight + depth.delayed, depth.dead);
+        match self.powers.rough_depth {
+            true => living(told) == living(expected),
+            false => told == expected,
+        }
     }
 
     pub(super) fn can_delay(&self) -> bool {

@@ -66,8 +66,8 @@ async fn a_cancelled_message_never_comes(bench: &Bench) -> Checked {
     let cancelled = bench.send_one(bench.message(&queue, "cancelled").due(due)).await?;
     bench.send_one(bench.message(&queue, "kept").due(due)).await?;
     let delay = bench.delay()?;
-    ensure!(delay.cancel(&cancelled).await?, "a delayed message could not be cancelled");
-    ensure!(!delay.cancel(&cancelled).await?, "a message was cancelled twice");
+    ensure!(delay.cancel(&cancelled, None).await?, "a delayed message could not be cancelled");
+    ensure!(!delay.cancel(&cancelled, None).await?, "a message was cancelled twice");
     let got = bench.receive_one(&consumer).await?;
     ensure!(text(&got) == "kept", "{:?} came", text(&got));
     bench.expect_empty(&consumer, &queue).await
@@ -78,7 +78,7 @@ async fn a_delayed_event_is_cancelled_everywhere(bench: &Bench) -> Checked {
     let due = Some(Due::In(bench.timing.lease * 2));
     let cancelled = bench.send_one(bench.message(&readers[0], "cancelled").due(due)).await?;
     bench.send_one(bench.message(&readers[0], "kept").due(due)).await?;
-    ensure!(bench.delay()?.cancel(&cancelled).await?, "a delayed event could not be cancelled");
+    ensure!(bench.delay()?.cancel(&cancelled, None).await?, "a delayed event could not be cancelled");
     for reader in &readers {
         let consumer = bench.consumer(reader).await?;
         let got = bench.receive_one(&consumer).await?;
@@ -94,26 +94,26 @@ async fn what_has_become_available_cannot_be_cancelled(bench: &Bench) -> Checked
     let consumer = bench.consumer(&queue).await?;
     let delay = bench.delay()?;
     let at_once = bench.send(&queue, "at once").await?;
-    ensure!(!delay.cancel(&at_once).await?, "an available message was cancelled");
+    ensure!(!delay.cancel(&at_once, None).await?, "an available message was cancelled");
     let got = bench.receive_one(&consumer).await?;
     settle(&consumer, &got, Verdict::Complete).await?;
 
     let placed =
         bench.send_one(bench.message(&queue, "short").due(Some(Due::In(bench.timing.moment)))).await?;
     let got = bench.receive_one(&consumer).await?;
-    ensure!(!delay.cancel(&placed).await?, "a claimed message was cancelled");
+    ensure!(!delay.cancel(&placed, None).await?, "a claimed message was cancelled");
     settle(&consumer, &got, retry(bench.timing.lease)).await?;
-    ensure!(!delay.cancel(&placed).await?, "a message that waited for its retry was cancelled");
+    ensure!(!delay.cancel(&placed, None).await?, "a message that waited for its retry was cancelled");
     let got = bench.receive_one(&consumer).await?;
     settle(&consumer, &got, Verdict::Complete).await?;
-    ensure!(!delay.cancel(&placed).await?, "a completed message was cancelled");
+    ensure!(!delay.cancel(&placed, None).await?, "a completed message was cancelled");
     Ok(())
 }
 
 async fn a_foreign_place_cancels_nothing(bench: &Bench) -> Checked {
     for place in ["", "1", "nowhere", "queue:a:b:c", "9223372036854775808", "-1", "🦀"] {
         // Refused or not found: anything but a success.
-        if let Ok(true) = bench.delay()?.cancel(&Placed::new(place)).await {
+        if let Ok(true) = bench.delay()?.cancel(&Placed::new(place), None).await {
             return Err(crate::conformance::Failure::new(format!("the place {place:?} was cancelled")));
         }
     }
@@ -127,6 +127,6 @@ async fn another_host_cancels(bench: &Bench) -> Checked {
     let Some(delay) = bench.other_host.capabilities().delay else {
         return Err(crate::conformance::Failure::new("the second host of the store has no delay"));
     };
-    ensure!(delay.cancel(&Placed::new(words)).await?, "another host could not cancel");
+    ensure!(delay.cancel(&Placed::new(words), None).await?, "another host could not cancel");
     Ok(())
 }

@@ -4,13 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::bench::{Bench, envelope, expect_kind, ids, settle, text, texts};
 use crate::clock::Timestamp;
 use crate::conformance::case::{cases, ensure};
 use crate::conformance::{Checked, Failure};
-use crate::contract::{Outgoing, Settlement};
+use crate::contract::{ConsumerSpec, Outgoing, Settlement};
 use crate::error::ErrorKind;
-use crate::message::Verdict;
+use crate::message::{Headers, Verdict};
 
 pub(super) fn cases() -> Vec<super::Case> {
     cases! {
@@ -19,11 +21,14 @@ pub(super) fn cases() -> Vec<super::Case> {
         thousands_of_messages_arrive_once_each = "Nothing is lost and nothing is doubled.";
         a_send_answers_for_each_message = "A message that cannot be stored fails alone.";
         a_body_of_the_largest_size_is_taken = "The stated largest body is taken, one byte more is refused.";
+        headers_of_the_largest_size_are_taken = "As many bytes of headers as any store takes are taken, one more is refused.";
         a_missing_queue_is_created_by_sending = "A producer may start before its consumer.";
         preparing_again_changes_nothing = "Several hosts may prepare the same endpoints, at once and repeatedly.";
         receive_waits_for_a_message = "A receive that finds nothing waits until something comes.";
         receive_ends_when_stopped = "A receive returns when stop fires.";
+        an_idle_receive_shows_that_the_store_answers = "Whoever waits notes each answer of the store, though there was nothing.";
         receive_gives_no_more_than_asked = "A receive claims at most max messages.";
+        receive_stops_at_its_bytes = "A receive claims no further message once it has max_bytes, and at least one.";
         a_claimed_message_is_given_to_nobody_else = "A claim keeps every other consumer away.";
         a_completed_message_is_gone = "What is completed never comes back.";
         consumers_share_a_queue = "Each message goes to one of a queue's consumers.";
@@ -38,8 +43,11 @@ async fn a_message_arrives_as_it_was_sent(bench: &Bench) -> Checked {
     for body in bodies {
         let mut sent = envelope("");
         sent.body = bytes::Bytes::copy_from_slice(body);
+        let odd = "nul \0, zeile\r\nzwei: 🦀👩‍👩‍👧 \u{feff}\u{7f}";
         sent.headers =
-            [("traceparent", "00-1-2-01"), ("empty", ""), ("Ünï", "zeile\nzwei")].into_iter().collect();
+            [("traceparent", "00-1-2-01"), ("empty", ""), ("Ünï", odd), (odd, odd), ("", "unnamed")]
+                .into_iter()
+                .collect();
         sent.time_to_live = Some(Duration::from_secs(36_000));
         sent.sent_at = Timestamp::from_micros(sent.sent_at.as_micros() / 1000 * 1000 + 123);
         bench.send_one(Outgoing::new(queue.target(), sent.clone())).await?;
@@ -68,12 +76,12 @@ async fn messages_arrive_in_the_order_of_sending(bench: &Bench) -> Checked {
 }
 
 async fn thousands_of_messages_arrive_once_each(bench: &Bench) -> Checked {
-    const COUNT: usize = 2_500;
+    let count = bench.timing.many;
     let queue = bench.queue("thousands").await?;
     let consumer = bench.consumer(&queue).await?;
     let sender = bench.host.sender();
     let mut sent = HashSet::new();
-    for _ in 0..COUNT / 100 {
+    for _ in 0..count / 100 {
         let batch: Vec<_> = (0..100).map(|_| bench.message(&queue, "one of thousands")).collect();
         sent.extend(batch.iter().map(|message| message.envelope.id));
         for answer in sender.send(batch).await {
@@ -81,10 +89,10 @@ async fn thousands_of_messages_arrive_once_each(bench: &Bench) -> Checked {
         }
     }
     let mut got = HashSet::new();
-    while got.len() < COUNT {
-        let missing = COUNT - got.len();
+    while sent.len() > got.len() {
+        let missing = sent.len() - got.len();
         let deliveries = bench.receive(&consumer, 250).await.map_err(|failure| {
-            Failure::new(format!("{missing} of {COUNT} confirmed messages never came: {failure}"))
+            Failure::new(format!("{missing} of {count} confirmed messages never came: {failure}"))
         })?;
         for id in ids(&deliveries) {
             ensure!(sent.contains(&id), "{id} came and had not been sent");
@@ -130,6 +138,36 @@ async fn a_body_of_the_largest_size_is_taken(bench: &Bench) -> Checked {
     message.envelope.body = vec![7; largest + 1].into();
     for answer in bench.host.sender().send(vec![message]).await {
         expect_kind(answer, ErrorKind::TooLarge, "a body one byte too large")?;
+    }
+    Ok(())
+}
+
+async fn headers_of_the_largest_size_are_taken(bench: &Bench) -> Checked {
+    let queue = bench.queue("headers").await?;
+    let consumer = bench.consumer(&queue).await?;
+    let one = [("name".to_owned(), "v".repeat(Headers::MAX_BYTES - 4))];
+    // Names count too: as many headers as there is room for, five bytes each.
+    let many = (0..Headers::MAX_BYTES / 5).map(|n| (format!("{n:04}"), "v".to_owned()));
+    for headers in [Headers::from_iter(one.clone()), Headers::from_iter(many)] {
+        let mut message = bench.message(&queue, "");
+        message.envelope.headers = headers.clone();
+        bench.send_one(message).await?;
+        let got = bench.receive_one(&consumer).await?;
+        ensure!(
+            got.envelope.headers == headers,
+            "of {} headers of {} bytes came {} of {}",
+            headers.len(),
+            headers.bytes(),
+            got.envelope.headers.len(),
+            got.envelope.headers.bytes()
+        );
+        settle(&consumer, &got, Verdict::Complete).await?;
+    }
+    let mut message = bench.message(&queue, "");
+    message.envelope.headers = Headers::from_iter(one);
+    message.envelope.headers.insert("a", "");
+    for answer in bench.host.sender().send(vec![message]).await {
+        expect_kind(answer, ErrorKind::TooLarge, "headers one byte too large")?;
     }
     Ok(())
 }
@@ -195,6 +233,30 @@ async fn receive_ends_when_stopped(bench: &Bench) -> Checked {
     Ok(())
 }
 
+async fn an_idle_receive_shows_that_the_store_answers(bench: &Bench) -> Checked {
+    let queue = bench.queue("pulse").await?;
+    let spec = ConsumerSpec::new(Arc::clone(&queue), Duration::from_secs(600));
+    let pulse = spec.pulse.clone();
+    let consumer = bench.consumer_with(spec).await?;
+    ensure!(pulse.last().is_none(), "an answer was noted before anything was asked");
+    let stop = CancellationToken::new();
+    let mut receive = consumer.receive(1, &stop);
+    let noted = async {
+        while pulse.last().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        answer = &mut receive => return Err(Failure::new(format!("an idle receive ended by itself: {answer:?}"))),
+        noted = tokio::time::timeout(bench.timing.patience, noted) => {
+            stop.cancel();
+            receive.await?;
+            ensure!(noted.is_ok(), "no answer of the store was noted within {:?}", bench.timing.patience);
+        }
+    }
+    Ok(())
+}
+
 async fn receive_gives_no_more_than_asked(bench: &Bench) -> Checked {
     let queue = bench.queue("at-most").await?;
     let consumer = bench.consumer(&queue).await?;
@@ -205,6 +267,35 @@ async fn receive_gives_no_more_than_asked(bench: &Bench) -> Checked {
     }
     got.extend(bench.receive_all(&consumer, 5 - got.len()).await?);
     ensure!(texts(&got) == ["a", "b", "c", "d", "e"], "{:?} came", texts(&got));
+    Ok(())
+}
+
+async fn receive_stops_at_its_bytes(bench: &Bench) -> Checked {
+    const MAX_BYTES: usize = 10_000;
+    // The last but two is larger than all that a receive takes, and yet has to come.
+    let mut sizes = vec![4_000, 4_000, 4_000, 4_000, 4_000, 25_000, 1, 4_000];
+    let queue = bench.queue("bytes").await?;
+    let messages = sizes.iter().map(|size| bench.message(&queue, &"b".repeat(*size)));
+    for sent in bench.host.sender().send(messages.collect()).await {
+        sent?;
+    }
+    sizes.sort_unstable();
+    // The second round takes over what the first one had.
+    for round in ["fresh", "taken over"] {
+        let spec = ConsumerSpec::new(Arc::clone(&queue), bench.timing.lease).max_bytes(MAX_BYTES);
+        let consumer = bench.consumer_with(spec).await?;
+        let mut got = Vec::new();
+        while got.len() < sizes.len() {
+            let deliveries = bench.receive(&consumer, 100).await?;
+            let bytes: Vec<_> = deliveries.iter().map(|delivery| delivery.envelope.bytes()).collect();
+            let before_the_last: usize = bytes.iter().rev().skip(1).sum();
+            ensure!(before_the_last < MAX_BYTES, "one receive gave messages of {bytes:?} bytes ({round})");
+            got.extend(deliveries.iter().map(|delivery| delivery.envelope.body.len()));
+        }
+        got.sort_unstable();
+        ensure!(got == sizes, "messages of {sizes:?} bytes were there, and {got:?} came ({round})");
+        tokio::time::sleep(bench.timing.lease + bench.timing.moment).await;
+    }
     Ok(())
 }
 

@@ -8,7 +8,9 @@ use super::bench::{
 };
 use crate::conformance::Checked;
 use crate::conformance::case::{cases, ensure};
-use crate::contract::{Consumer, ConsumerSpec, Fence, FenceClaim, FenceGuard, LockId, Raised, Settlement};
+use crate::contract::{
+    Consumer, ConsumerSpec, Due, Fence, FenceClaim, FenceGuard, LockId, Raised, Settlement,
+};
 use crate::error::ErrorKind;
 use crate::message::{Endpoint, Verdict};
 
@@ -25,6 +27,7 @@ pub(super) fn cases() -> Vec<super::Case> {
         [Fencing] a_former_terms_claims_are_free_at_once = "A new term takes over what a former one had claimed, as a crash.";
         [Fencing] plain_claims_are_not_free_at_once = "What was claimed without a fence keeps its lease.";
         [Fencing] a_guarded_send_needs_its_fence = "A message sent under a fence that is not in force is refused alone.";
+        [Fencing, Delay] a_guarded_cancellation_needs_its_fence = "What is taken back under a fence that is not in force stays.";
         [Fencing] an_outdated_settlement_sends_nothing = "What an outdated settlement carries is not sent.";
         [Fencing] a_consumer_needs_a_raised_fence = "A consumer whose fence was never raised gets nothing.";
         [Fencing] fences_of_two_endpoints_are_two = "Raising one endpoint's fence concerns no other.";
@@ -240,6 +243,22 @@ async fn a_guarded_send_needs_its_fence(bench: &Bench) -> Checked {
     let got = super::bench::texts(&bench.receive_all(&consumer, 3).await?);
     ensure!(got == ["first", "second", "plain"], "{got:?} came");
     bench.expect_empty(&consumer, &results).await
+}
+
+async fn a_guarded_cancellation_needs_its_fence(bench: &Bench) -> Checked {
+    let (queue, results) = (bench.queue("cancelling").await?, bench.queue("delayed-results").await?);
+    let later = bench.message(&results, "later").due(Some(Due::In(LONG)));
+    let placed = bench.send_one(later).await?;
+    let delay = bench.delay()?;
+    let guard = |fence| FenceGuard { endpoint: Arc::clone(&queue), fence: Fence::new(fence) };
+    let early = delay.cancel(&placed, Some(&guard(10))).await;
+    expect_kind(early, ErrorKind::TermLost, "a cancellation without any fence")?;
+    raise(bench, &queue, 10).await?;
+    raise(bench, &queue, 11).await?;
+    let late = delay.cancel(&placed, Some(&guard(10))).await;
+    expect_kind(late, ErrorKind::TermLost, "a cancellation under a lower fence")?;
+    ensure!(delay.cancel(&placed, Some(&guard(11))).await?, "the holder could not take a message back");
+    Ok(())
 }
 
 async fn an_outdated_settlement_sends_nothing(bench: &Bench) -> Checked {

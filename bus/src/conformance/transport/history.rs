@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use super::bench::Bench;
 use super::machine::{Machine, Reader};
 use super::step::{Step, steps};
-use crate::conformance::case::cases;
+use crate::conformance::case::{cases, told_histories};
 use crate::conformance::{Checked, Failure};
 
 /// How often a failing history is made smaller at most: against a real store each try takes its time.
@@ -40,7 +40,7 @@ async fn singleton_histories_match_the_model(bench: &Bench) -> Checked {
 async fn histories(bench: &Bench, reader: Reader) -> Checked {
     let seeds: Vec<u64> = match std::env::var("BUS_TEST_SEED").ok().and_then(|seed| seed.parse().ok()) {
         Some(seed) => vec![seed],
-        None => (0..crate::conformance::case::histories()).map(|_| rand_seed()).collect(),
+        None => (0..told_histories().unwrap_or(bench.timing.histories)).map(|_| rand_seed()).collect(),
     };
     for seed in seeds {
         let steps = History { seed, tried: Vec::new() }.steps()?;

@@ -1,4 +1,4 @@
-//! Views for people, and dead letters put back. Scenario M35.
+//! Views for people, and dead letters put back or dropped. Scenario M35.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,16 +6,18 @@ use std::time::Duration;
 use super::bench::{Bench, LONG, dead_letter, envelope, expire, only, retry, settle, text};
 use crate::conformance::Checked;
 use crate::conformance::case::{cases, ensure};
-use crate::contract::{Depth, Due, Outgoing, PutBack};
+use crate::contract::{Depth, Dropped, Due, Outgoing, PutBack};
 use crate::message::{Endpoint, MessageId, Verdict};
 
 pub(super) fn cases() -> Vec<super::Case> {
     cases! {
         [Inspect] endpoints_are_listed = "All endpoints that were prepared are listed, sorted.";
-        [Inspect, Delay] depth_counts_each_state = "Ready, in flight, delayed and dead messages are counted.";
+        [Inspect, Delay, ExactDepth] depth_counts_each_state = "Ready, in flight, delayed and dead messages are counted.";
+        [Inspect] depth_counts_the_living_and_the_dead = "Whatever state it is in, each message is counted once, and dead ones apart.";
         [Inspect] dead_letters_are_paged = "Dead letters come oldest first, page after page.";
         [Inspect] a_letter_put_back_is_as_new = "A dead letter that is put back is delivered again, its counts at zero.";
         [Inspect] putting_back_twice_does_nothing_more = "Each id is answered for, and repeating it sends nothing twice.";
+        [Inspect] a_dropped_letter_is_gone = "Each id is answered for, what is dropped never comes back, and nothing else goes.";
         [Inspect] an_expired_letter_put_back_is_delivered = "Putting back an expired message does what it says.";
         [Inspect] dead_letters_of_a_subscription_are_its_own = "A copy that died in one subscription goes back there only.";
     }
@@ -62,6 +64,19 @@ async fn depth_counts_each_state(bench: &Bench) -> Checked {
         depth == Depth::new(4, 3, 2, 1),
         "4 ready, 3 in flight, 2 delayed, 1 dead were told as {depth:?}"
     );
+    Ok(())
+}
+
+async fn depth_counts_the_living_and_the_dead(bench: &Bench) -> Checked {
+    let queue = bench.queue("rough-depth").await?;
+    let consumer = bench.consumer(&queue).await?;
+    bury(bench, &queue, &["dead", "dead"]).await?;
+    bench.send_all(&queue, &["flying", "retried", "ready"]).await?;
+    bench.receive_one(&consumer).await?;
+    let got = bench.receive_one(&consumer).await?;
+    settle(&consumer, &got, retry(LONG)).await?;
+    let depth = bench.depth(&queue).await?;
+    ensure!(bench.is_told(depth, Depth::new(1, 1, 1, 2)), "3 living and 2 dead were told as {depth:?}");
     Ok(())
 }
 
@@ -118,6 +133,40 @@ async fn putting_back_twice_does_nothing_more(bench: &Bench) -> Checked {
     let left = only(bench.dead(&queue).await?)?;
     ensure!(left.envelope.id == buried[1], "another letter is left than the one that was not put back");
     Ok(())
+}
+
+async fn a_dropped_letter_is_gone(bench: &Bench) -> Checked {
+    let (queue, other) = (bench.queue("dropped").await?, bench.queue("not-dropped").await?);
+    let buried = bury(bench, &queue, &["a", "b", "c"]).await?;
+    let others = bury(bench, &other, &["d"]).await?;
+    let message = bench.message(&queue, "living");
+    let living = message.envelope.id;
+    bench.send_one(message).await?;
+    let asked = [buried[2], others[0], buried[0], living];
+    let inspect = bench.inspect()?;
+    let answers = inspect.drop_dead_letters(&queue, &asked).await?;
+    let expected = [
+        (buried[2], Dropped::Done),
+        (others[0], Dropped::NotFound),
+        (buried[0], Dropped::Done),
+        (living, Dropped::NotFound),
+    ];
+    ensure!(answers == expected, "{expected:?} was due, and the answer was {answers:?}");
+    let again = inspect.drop_dead_letters(&queue, &asked).await?;
+    ensure!(
+        again.iter().all(|(_, answer)| *answer == Dropped::NotFound),
+        "asked again, the answer was {again:?}"
+    );
+    let put_back = inspect.put_back(&queue, &asked[..1]).await?;
+    ensure!(put_back == [(buried[2], PutBack::NotFound)], "what was dropped was put back: {put_back:?}");
+    let left = only(bench.dead(&queue).await?)?;
+    ensure!(left.envelope.id == buried[1], "another letter is left than the one that was not dropped");
+    only(bench.dead(&other).await?)?;
+    let consumer = bench.consumer(&queue).await?;
+    let got = bench.receive_one(&consumer).await?;
+    ensure!(got.envelope.id == living, "{:?} came", text(&got));
+    settle(&consumer, &got, Verdict::Complete).await?;
+    bench.expect_empty(&consumer, &queue).await
 }
 
 async fn an_expired_letter_put_back_is_delivered(bench: &Bench) -> Checked {

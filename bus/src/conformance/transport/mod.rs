@@ -12,6 +12,7 @@ mod inspect;
 mod machine;
 mod order;
 mod outcomes;
+mod readers;
 mod robust;
 mod step;
 
@@ -32,6 +33,7 @@ pub fn cases() -> Vec<Case> {
         delay::cases(),
         fence::cases(),
         inspect::cases(),
+        readers::cases(),
         order::cases(),
         history::cases(),
     ]

@@ -15,7 +15,7 @@ pub(super) fn cases() -> Vec<super::Case> {
         a_retry_comes_back_when_its_time_has_come = "A message to be retried comes back after its time, not before.";
         a_retry_counts_a_failure = "Failures and claims are counted, and no crash.";
         a_release_is_no_attempt = "A released message is available at once, as if it had not been claimed.";
-        a_released_message_keeps_its_place = "A released message stands before those that were sent after it.";
+        [KeptOrder] a_released_message_keeps_its_place = "A released message stands before those that were sent after it.";
         crashes_are_counted_apart_from_failures = "A claim without an outcome is a crash, not a failure.";
         a_crash_while_alone_is_remembered = "A crash in a run that was recorded as alone is told at the next claim.";
         a_failure_while_alone_forgets_the_crashes = "A failed attempt that was made alone forgets the crashes.";

@@ -35,7 +35,14 @@ keys! {
         LockRenewEvery = "lock_renew_every",
         LockTryTimeout = "lock_try_timeout",
         OnOverrun = "on_overrun",
+        OnStoreDown = "on_store_down",
+        StoreWaitLimit = "store_wait_limit",
+        WarnUnreadAfter = "warn_unread_after",
         ShutdownGracePeriod = "shutdown_grace_period",
+        Health = "health",
+        Alive = "alive",
+        Throttle = "throttle",
+        ThrottlePerSecond = "throttle_per_second",
         Processors = "processors",
     }
 }
@@ -49,6 +56,7 @@ keys! {
         DeadLetterDeliveryLimit = "dead_letter_delivery_limit",
         Lease = "lease",
         Retry = "retry",
+        Retention = "retention",
         LockLease = "lock_lease",
         LockRenewEvery = "lock_renew_every",
     }

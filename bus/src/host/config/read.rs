@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::key::{ProcessorKey, TopKey, closest};
 use super::problem::{Place, Problems};
 use super::value::{self, Value};
-use super::{Config, ProcessorConfig};
+use super::{Config, LOCKS_KEY, ProcessorConfig, transport_key};
+use crate::settings::Setting;
 
 /// Reads sources one after the other: what comes later wins.
 #[derive(Default)]
@@ -20,19 +21,27 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Notes something that is wrong with a source as a whole.
-    pub(super) fn problem(&mut self, place: impl std::fmt::Display, what: impl std::fmt::Display) {
+    /// Notes something that is wrong.
+    pub(super) fn problem(&mut self, place: &Place, what: impl std::fmt::Display) {
         self.problems.add(place, what);
     }
 
-    /// Reads a file's text; `name` is how to call the file.
-    pub(super) fn file(&mut self, name: &str, text: &str) {
-        let file = File { name, text };
+    /// Reads a file's content; `name` is how to call the file.
+    pub(super) fn file(&mut self, name: &str, content: &[u8]) {
+        let file = File { name, content };
+        let text = match std::str::from_utf8(content) {
+            Ok(text) => text,
+            Err(error) => {
+                return self.problem(
+                    &file.line(error.valid_up_to()),
+                    "is not UTF-8: save the file in that encoding",
+                );
+            }
+        };
         let (table, errors) = DeTable::parse_recoverable(text);
         // Not the error's own text: it repeats the line, and with it whatever secret stands there.
         for error in &errors {
-            let line = file.line(error.span().unwrap_or_default());
-            self.problem(format_args!("{name}:{line}"), error.message());
+            self.problem(&file.line(error.span().unwrap_or_default().start), error.message());
         }
         if errors.is_empty() {
             for (key, value) in table.get_ref() {
@@ -73,13 +82,13 @@ impl Reader {
         let place = file.place(name.span(), key.clone());
         let endpoint = match value::endpoint(name.get_ref()) {
             Ok(endpoint) => endpoint,
-            Err(what) => return self.problem(place, what),
+            Err(what) => return self.problem(&place, what),
         };
         let Some(settings) = value.get_ref().as_table() else {
             let found = Value::from(value.get_ref());
-            return self.problem(place, format_args!("expected a table of settings, found {found}"));
+            return self.problem(&place, format_args!("expected a table of settings, found {found}"));
         };
-        let mut processor = ProcessorConfig { written_at: Some(place.to_string()), ..Default::default() };
+        let mut processor = ProcessorConfig { written_at: Some(place), ..Default::default() };
         for (name, value) in settings {
             let place = file.place(name.span(), format!("{key}.{}", name.get_ref()));
             let Some(known) = ProcessorKey::find(name.get_ref()) else {
@@ -87,7 +96,7 @@ impl Reader {
                 continue;
             };
             if let Err(what) = set_processor(&mut processor, known, &Value::from(value.get_ref())) {
-                self.problem(place, what);
+                self.problem(&place, what);
             }
         }
         self.config.processors.insert(endpoint, processor);
@@ -95,14 +104,15 @@ impl Reader {
 
     /// Reads one environment variable; those that are not ours are passed over.
     pub(super) fn variable(&mut self, name: &OsStr, value: &OsStr) {
-        let Some(key) = name.to_str().and_then(|name| name.strip_prefix("BUS_")) else { return };
+        let name = name.to_string_lossy();
+        let Some(key) = name.strip_prefix("BUS_") else { return };
         if is_read_elsewhere(key) {
             return;
         }
         let place = Place::Variable(format!("BUS_{key}"));
         match value.to_str() {
             Some(text) => self.variable_of_ours(&place, key, &Value::Text(text.to_owned())),
-            None => self.problem(place, "is not valid UTF-8"),
+            None => self.problem(&place, "is not valid UTF-8"),
         }
     }
 
@@ -137,21 +147,28 @@ impl Reader {
     }
 
     fn top(&mut self, place: &Place, key: TopKey, value: &Value) {
-        if let Err(what) = set_top(&mut self.config, key, value) {
-            self.problem(place, what);
+        match set_top(&mut self.config, key, value) {
+            Err(what) => self.problem(place, what),
+            Ok(()) if key == TopKey::Locks => {
+                self.config.addresses.insert(LOCKS_KEY.to_owned(), place.clone());
+            }
+            Ok(()) => {}
         }
     }
 
     fn transport(&mut self, place: &Place, name: &str, value: &Value) {
         // In TOML a key below a table's head belongs to that table, wherever it was meant to be.
-        if matches!(place, Place::File { .. }) && TopKey::find(name).is_some() {
+        if matches!(place, Place::Key { .. }) && TopKey::find(name).is_some() {
             return self.problem(
                 place,
                 format_args!("`{name}` belongs to the top level: move it above [transports], whose keys name transports"),
             );
         }
         match value::transport_name(name).and_then(|name| Ok((name, value::transport_url(value)?))) {
-            Ok((name, url)) => drop(self.config.transports.insert(name, url)),
+            Ok((name, url)) => {
+                self.config.addresses.insert(transport_key(name.as_str()), place.clone());
+                self.config.transports.insert(name, url);
+            }
             Err(what) => self.problem(place, what),
         }
     }
@@ -206,27 +223,60 @@ fn set_top(config: &mut Config, key: TopKey, value: &Value) -> Result<(), String
         TopKey::LockRenewEvery => config.lock_renew_every = Some(value::duration(value)?),
         TopKey::LockTryTimeout => config.lock_try_timeout = Some(value::duration(value)?),
         TopKey::OnOverrun => config.on_overrun = value::on_overrun(value)?,
+        TopKey::OnStoreDown => config.on_store_down = value::on_store_down(value)?,
+        TopKey::StoreWaitLimit => config.store_wait_limit = Some(value::duration(value)?),
+        TopKey::WarnUnreadAfter => config.warn_unread_after = value::duration_or_zero(value)?,
         TopKey::ShutdownGracePeriod => config.shutdown_grace_period = value::duration_or_zero(value)?,
+        TopKey::Health => config.health = Some(value::address(value)?),
+        TopKey::Alive => config.alive = Some(value::address(value)?),
+        TopKey::Throttle => config.throttle = Some(value::limit(value)?),
+        TopKey::ThrottlePerSecond => config.throttle_per_second = Some(value::limit(value)?),
     }
     Ok(())
 }
 
 fn set_processor(processor: &mut ProcessorConfig, key: ProcessorKey, value: &Value) -> Result<(), String> {
-    match key {
+    let settings = &mut processor.settings;
+    let setting = match key {
         ProcessorKey::MaxConcurrentCalls => {
-            processor.max_concurrent_calls = Some(value::count(value, 1)? as usize);
+            settings.max_concurrent_calls = Some(value::count(value)? as usize);
+            Setting::MaxConcurrentCalls
         }
-        ProcessorKey::PrefetchCount => processor.prefetch_count = Some(value::count(value, 0)? as usize),
-        ProcessorKey::MessageLockTimeout => processor.message_lock_timeout = Some(value::duration(value)?),
+        ProcessorKey::PrefetchCount => {
+            settings.prefetch_count = Some(value::count(value)? as usize);
+            Setting::PrefetchCount
+        }
+        ProcessorKey::MessageLockTimeout => {
+            settings.message_lock_timeout = Some(value::duration_or_zero(value)?);
+            Setting::MessageLockTimeout
+        }
         ProcessorKey::DeadLetterDeliveryLimit => {
-            processor.dead_letter_delivery_limit = Some(value::count(value, 1)?);
+            settings.dead_letter_delivery_limit = Some(value::count(value)?);
+            Setting::DeadLetterDeliveryLimit
         }
-        ProcessorKey::Lease => processor.lease = Some(value::lease(value)?),
-        ProcessorKey::Retry => processor.retry = Some(value::retry(value)?),
-        ProcessorKey::LockLease => processor.lock_lease = Some(value::duration(value)?),
-        ProcessorKey::LockRenewEvery => processor.lock_renew_every = Some(value::duration(value)?),
-    }
-    Ok(())
+        ProcessorKey::Lease => {
+            settings.lease = Some(value::duration_or_zero(value)?);
+            Setting::Lease
+        }
+        ProcessorKey::Retry => {
+            settings.retry = Some(value::retry(value)?);
+            Setting::Retry
+        }
+        ProcessorKey::Retention => {
+            settings.retention = Some(value::duration_or_zero(value)?);
+            Setting::Retention
+        }
+        ProcessorKey::LockLease => {
+            processor.lock_lease = Some(value::duration(value)?);
+            return Ok(());
+        }
+        ProcessorKey::LockRenewEvery => {
+            processor.lock_renew_every = Some(value::duration(value)?);
+            return Ok(());
+        }
+    };
+    // The compiler judges the attributes by the same rules.
+    settings.why_invalid(setting).map_or(Ok(()), |why| Err(why.to_owned()))
 }
 
 /// Whether a variable begins like ours and is no key: it is read before the file, by a backend, or by tests.
@@ -257,7 +307,12 @@ impl From<&DeValue<'_>> for Value {
             DeValue::Boolean(_) => Value::Other("true or false"),
             DeValue::Datetime(_) => Value::Other("a date"),
             DeValue::Array(_) => Value::Other("an array"),
-            DeValue::Table(_) => Value::Other("a table"),
+            DeValue::Table(table) => {
+                let entry = |(key, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+                    (key.get_ref().to_string(), Value::from(value.get_ref()))
+                };
+                Value::Table(table.iter().map(entry).collect())
+            }
         }
     }
 }
@@ -265,15 +320,19 @@ impl From<&DeValue<'_>> for Value {
 /// A file that is being read: turns positions into lines.
 struct File<'f> {
     name: &'f str,
-    text: &'f str,
+    content: &'f [u8],
 }
 
 impl File<'_> {
-    fn line(&self, span: Range<usize>) -> usize {
-        1 + self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count()
+    fn number(&self, at: usize) -> usize {
+        1 + self.content.iter().take(at).filter(|byte| **byte == b'\n').count()
+    }
+
+    fn line(&self, at: usize) -> Place {
+        Place::Line { file: self.name.to_owned(), line: self.number(at) }
     }
 
     fn place(&self, span: Range<usize>, key: String) -> Place {
-        Place::File { file: self.name.to_owned(), line: self.line(span), key }
+        Place::Key { file: self.name.to_owned(), line: self.number(span.start), key }
     }
 }

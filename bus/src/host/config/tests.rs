@@ -1,8 +1,10 @@
+mod wrong;
+
 use std::collections::BTreeSet;
 
 use super::key::{ProcessorKey, TopKey};
 use super::*;
-use crate::settings::Default as Plain;
+use crate::settings::{Default as Plain, Retry};
 
 /// A directory of this test alone, gone when dropped.
 struct Directory(PathBuf);
@@ -215,6 +217,27 @@ fn unknown_variables_are_refused_with_what_was_meant() {
 }
 
 #[test]
+fn listeners_and_limits_are_read_from_the_file_and_from_variables() {
+    let toml = "health = '0.0.0.0:8080'\nalive = '[::1]:13000'\nthrottle = 100\nthrottle_per_second = 50";
+    let config = read(toml, &[("BUS_THROTTLE", "7"), ("BUS_ALIVE", "127.0.0.1:0")]).unwrap();
+    assert_eq!(config.health.unwrap().to_string(), "0.0.0.0:8080");
+    assert_eq!(config.alive.unwrap().to_string(), "127.0.0.1:0");
+    assert_eq!((config.throttle, config.throttle_per_second), (Some(7), Some(50)));
+    has(
+        &config.to_string(),
+        &["health = 0.0.0.0:8080", "alive = 127.0.0.1:0", "throttle = 7", "throttle_per_second = 50"],
+    );
+    for (toml, words) in [
+        ("health = 8080", ["`health`", "an address and a port to listen at", "found the number 8080"]),
+        ("alive = 'localhost'", ["`alive`", "such as \"0.0.0.0:8080\"", "found the text \"localhost\""]),
+        ("throttle = 0", ["`throttle`", "a whole number from 1 to 1000000", "found the number 0"]),
+        ("throttle_per_second = 1.5", ["`throttle_per_second`", "from 1 to", "a number with a fraction"]),
+    ] {
+        has(&refused(toml, &[]), &words);
+    }
+}
+
+#[test]
 fn a_key_that_slipped_below_the_transports_is_sent_back_up() {
     let report = refused("[transports]\ndefault = 'sqlite://a.db'\nlocks = 'sqlite://a.db'", &[]);
     has(&report, &["bus.toml:3: `transports.locks`", "move it above [transports]"]);
@@ -240,20 +263,39 @@ fn wrong_values_say_what_was_expected_and_what_was_found() {
         ("processors = 3", ["expected tables of settings", "found the number 3"]),
         ("processors.a = 3", ["expected a table of settings", "found the number 3"]),
         ("[processors.'a/b/c']", ["no processor's address", "topic/subscription"]),
-        (
-            "[processors.a]\nmax_concurrent_calls = 0",
-            ["a whole number from 1 to 1000000", "found the number 0"],
-        ),
-        ("[processors.a]\nlease = '99ms'", [".lease`", "at least 100ms"]),
-        ("[processors.a]\nprefetch_count = -1", ["a whole number from 0 to", "found the number -1"]),
+        ("[processors.a]\nmax_concurrent_calls = 0", ["`max_concurrent_calls` is 0", "write 1 to 1000000"]),
+        ("[processors.a]\nmax_concurrent_calls = 5000000000", ["is too high", "write 1 to 1000000"]),
+        ("[processors.a]\ndead_letter_delivery_limit = 0", ["is 0", "write 1 to 1000000"]),
+        ("[processors.a]\nmessage_lock_timeout = '0s'", ["`message_lock_timeout` is zero", "such as \"1m\""]),
+        ("[processors.a]\nlease = '99ms'", [".lease`", "below 100ms"]),
+        ("[processors.a]\nprefetch_count = -1", ["a whole number, not below zero", "found the number -1"]),
+        ("[processors.a]\nprefetch_count = 1000001", ["`prefetch_count` is too high", "write 0 to 1000000"]),
         ("[processors.a]\nprefetch_count = '5'", ["expected a whole number", "without quotes"]),
         (
             "[processors.a]\nretry = 'sometimes'",
-            ["\"immediate\", \"fixed(5s)\"", "found the text \"sometimes\""],
+            ["\"immediate\", { fixed = \"5s\" }", "found the text \"sometimes\""],
+        ),
+        ("[processors.a]\nretry = { fixd = '5s' }", ["expected \"immediate\"", "found a table"]),
+        ("[processors.a]\nretry = { fixed = '5s', max = '1m' }", ["expected \"immediate\"", "found a table"]),
+        ("[processors.a]\nretry = {}", ["expected \"immediate\"", "found a table"]),
+        ("[processors.a]\nretry = 5", ["expected \"immediate\"", "found the number 5"]),
+        ("[processors.a]\nretry = { fixed = 5 }", ["expected a duration", "write \"5s\""]),
+        (
+            "[processors.a]\nretry = { exponential = '1s' }",
+            ["{ first = \"1s\", max = \"5m\" }", "found the text \"1s\""],
+        ),
+        (
+            "[processors.a]\nretry = { exponential = { first = '1s' } }",
+            ["{ first = \"1s\", max = \"5m\" }", "found a table"],
+        ),
+        (
+            "[processors.a]\nretry = { exponential = { first = '5m', max = '1s' } }",
+            ["longer time than its longest", "at most `max`"],
         ),
         ("[processors.a]\nretry = 'fixed(5)'", ["expected a duration", "found the text \"5\""]),
         ("[processors.a]\nretry = 'exponential(1s)'", ["two durations", "exponential(1s, 5m)"]),
-        ("[processors.a]\nretry = 'exponential(5m, 1s)'", ["first time", "above the longest"]),
+        ("[processors.a]\nretry = 'exponential(5m, 1s)'", ["longer time than its longest", "at most `max`"]),
+        ("[processors.a]\nretry = 'fixed(0s)'", ["no time at all", "write `retry = \"immediate\"`"]),
     ] {
         has(&refused(toml, &[]), &words);
     }
@@ -262,16 +304,18 @@ fn wrong_values_say_what_was_expected_and_what_was_found() {
 
 #[test]
 fn retries_are_read_in_all_their_forms() {
-    for (text, retry) in [
-        ("immediate", Retry::Immediate),
-        ("fixed(5s)", Retry::Fixed(Duration::from_secs(5))),
-        (
-            "exponential(1s,5m)",
-            Retry::Exponential { first: Duration::from_secs(1), max: Duration::from_secs(300) },
-        ),
+    let exponential = Retry::Exponential { first: Duration::from_secs(1), max: Duration::from_secs(300) };
+    for (written, retry) in [
+        ("retry = 'immediate'", Retry::Immediate),
+        ("retry = 'fixed(5s)'", Retry::Fixed(Duration::from_secs(5))),
+        ("retry = { fixed = '5s' }", Retry::Fixed(Duration::from_secs(5))),
+        ("retry.fixed = '5s'", Retry::Fixed(Duration::from_secs(5))),
+        ("retry = 'exponential(1s,5m)'", exponential),
+        ("retry = { exponential = { first = '1s', max = '5m' } }", exponential),
+        ("[processors.a.retry.exponential]\nmax = '5m'\nfirst = '1s'", exponential),
     ] {
-        let config = read(&format!("[processors.a]\nretry = '{text}'"), &[]).unwrap();
-        assert_eq!(config.processors.values().next().unwrap().retry, Some(retry));
+        let config = read(&format!("[processors.a]\n{written}"), &[]).unwrap();
+        assert_eq!(config.processors.values().next().unwrap().settings.retry, Some(retry));
     }
 }
 
@@ -313,6 +357,8 @@ fn secrets_are_never_shown() {
         (format!("locks = '{url}&oops'"), url.as_str()),
         (format!("lock_lease = '{url}'"), azure.as_str()),
         (format!("namespace = '{azure}'\non_overrun = '{url}'\nlocks_reach = '{url}'"), url.as_str()),
+        (format!("[processors.a]\nretry = {{ fixed = '{url}' }}\nlease = '{url}'"), url.as_str()),
+        (format!("[processors.a]\nretry = {{ '{url}' = '{url}' }}"), url.as_str()),
         (format!("[processors.a]\nretry = '{url}'\nprefetch_count = '{azure}'"), url.as_str()),
         (format!("locks = '{url}\n"), url.as_str()),
         (format!("locks = {url}\n"), url.as_str()),

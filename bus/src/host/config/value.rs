@@ -1,18 +1,21 @@
 //! From what was written to what is meant: one function per type, each saying what it expected and what it found.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{LocksAt, OnOverrun};
+use super::{LocksAt, OnOverrun, OnStoreDown};
 use crate::contract::{Reach, StoreUrl};
 use crate::message::{Endpoint, Name};
-use crate::settings::{Retry, why_invalid_lease};
+use crate::settings::Retry;
 
 /// A value as it was written, in a file or in a variable (where it is always a text).
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
     Number(i64),
+    Table(BTreeMap<String, Value>),
     /// Of a type that no key has, in words: "an array".
     Other(&'static str),
 }
@@ -27,6 +30,7 @@ impl fmt::Display for Value {
             }
             Value::Text(text) => write!(f, "the text {text:?}"),
             Value::Number(number) => write!(f, "the number {number}"),
+            Value::Table(_) => f.write_str("a table"),
             Value::Other(kind) => f.write_str(kind),
         }
     }
@@ -47,7 +51,7 @@ fn url(value: &Value) -> Result<StoreUrl, String> {
 /// A transport's address.
 pub(super) fn transport_url(value: &Value) -> Result<StoreUrl, String> {
     match value {
-        Value::Other("a table") => Err("expected a store's URL, found a table; a transport is written \
+        Value::Table(_) => Err("expected a store's URL, found a table; a transport is written \
                                         name = \"sqlite://bus.db\" under [transports]"
             .to_owned()),
         value => url(value),
@@ -83,6 +87,15 @@ pub(super) fn on_overrun(value: &Value) -> Result<OnOverrun, String> {
     }
 }
 
+/// What happens about a store that is not there.
+pub(super) fn on_store_down(value: &Value) -> Result<OnStoreDown, String> {
+    match value {
+        Value::Text(text) if text == "wait" => Ok(OnStoreDown::Wait),
+        Value::Text(text) if text == "fail" => Ok(OnStoreDown::Fail),
+        other => expected("\"wait\" or \"fail\"", other),
+    }
+}
+
 /// The first part of all lock ids.
 pub(super) fn namespace(value: &Value) -> Result<Name, String> {
     match value {
@@ -113,54 +126,75 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     }
 }
 
-/// How long a claim lasts.
-pub(super) fn lease(value: &Value) -> Result<Duration, String> {
-    let lease = duration(value)?;
-    match why_invalid_lease(lease) {
-        None => Ok(lease),
-        Some(_) => Err("must be at least 100ms".to_owned()),
+/// A number of things. One that is too large for its type stays too large for every setting.
+pub(super) fn count(value: &Value) -> Result<u32, String> {
+    match value {
+        Value::Number(number) if *number >= 0 => Ok(u32::try_from(*number).unwrap_or(u32::MAX)),
+        Value::Number(_) => expected("a whole number, not below zero", value),
+        Value::Text(text) if text.parse::<i64>().is_ok() => {
+            Err(format!("expected a whole number, found the text {text:?}; write it without quotes"))
+        }
+        other => expected("a whole number", other),
     }
 }
 
-/// More of anything than this is a slip: the memory of the process would end first.
-const MOST: u32 = 1_000_000;
-
-/// A whole number from `least` up.
-pub(super) fn count(value: &Value, least: u32) -> Result<u32, String> {
-    let Value::Number(number) = value else {
-        return match value {
-            Value::Text(text) if text.parse::<i64>().is_ok() => {
-                Err(format!("expected a whole number, found the text {text:?}; write it without quotes"))
-            }
-            other => expected("a whole number", other),
-        };
+/// How many at most, at least one. In a variable it is a text.
+pub(super) fn limit(value: &Value) -> Result<u32, String> {
+    const A_LIMIT: &str = "a whole number from 1 to 1000000";
+    let number = match value {
+        Value::Number(number) => u32::try_from(*number).ok(),
+        Value::Text(text) => text.parse().ok(),
+        _ => None,
     };
-    u32::try_from(*number)
-        .ok()
-        .filter(|count| (least..=MOST).contains(count))
-        .map_or_else(|| expected(&format!("a whole number from {least} to {MOST}"), value), Ok)
+    number.filter(|number| (1..=1_000_000).contains(number)).map_or_else(|| expected(A_LIMIT, value), Ok)
 }
 
-/// `"immediate"`, `"fixed(5s)"` or `"exponential(1s, 5m)"`.
+/// Where to listen.
+pub(super) fn address(value: &Value) -> Result<SocketAddr, String> {
+    const AN_ADDRESS: &str = "an address and a port to listen at, such as \"0.0.0.0:8080\" or \"[::]:8080\"";
+    match value {
+        Value::Text(text) => text.parse().or_else(|_| expected(AN_ADDRESS, value)),
+        other => expected(AN_ADDRESS, other),
+    }
+}
+
+const A_RETRY: &str = r#""immediate", { fixed = "5s" } or { exponential = { first = "1s", max = "5m" } }, or a text such as "fixed(5s)""#;
+
+/// A retry policy, in the words of the attribute: as a table, or as a text.
 pub(super) fn retry(value: &Value) -> Result<Retry, String> {
-    const A_RETRY: &str = "\"immediate\", \"fixed(5s)\" or \"exponential(1s, 5m)\"";
-    let Value::Text(text) = value else { return expected(A_RETRY, value) };
+    match value {
+        Value::Text(text) => retry_of_text(text, value),
+        Value::Table(policy) if policy.len() == 1 => match (policy.get("fixed"), policy.get("exponential")) {
+            (Some(after), _) => duration_or_zero(after).map(Retry::Fixed),
+            (_, Some(times)) => exponential(times),
+            _ => expected(A_RETRY, value),
+        },
+        other => expected(A_RETRY, other),
+    }
+}
+
+/// `{ first = "1s", max = "5m" }`
+fn exponential(times: &Value) -> Result<Retry, String> {
+    if let Value::Table(keys) = times
+        && let (2, Some(first), Some(max)) = (keys.len(), keys.get("first"), keys.get("max"))
+    {
+        return Ok(Retry::Exponential { first: duration_or_zero(first)?, max: duration_or_zero(max)? });
+    }
+    expected(r#"exponential = { first = "1s", max = "5m" }"#, times)
+}
+
+/// `immediate`, `fixed(5s)` or `exponential(1s, 5m)`
+fn retry_of_text(text: &str, value: &Value) -> Result<Retry, String> {
     if text == "immediate" {
         return Ok(Retry::Immediate);
     }
-    let time = |text: &str| duration(&Value::Text(text.trim().to_owned()));
+    let time = |text: &str| duration_or_zero(&Value::Text(text.trim().to_owned()));
     match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
         Some(("fixed", after)) => time(after).map(Retry::Fixed),
-        Some(("exponential", times)) => {
-            match times.split_once(',') {
-                None => expected("two durations as in \"exponential(1s, 5m)\"", value),
-                Some((first, max)) => match (time(first)?, time(max)?) {
-                    (first, max) if first <= max => Ok(Retry::Exponential { first, max }),
-                    _ => Err("the first time of exponential(first, longest) must not be above the longest"
-                        .to_owned()),
-                },
-            }
-        }
+        Some(("exponential", times)) => match times.split_once(',') {
+            None => expected("two durations as in \"exponential(1s, 5m)\"", value),
+            Some((first, max)) => Ok(Retry::Exponential { first: time(first)?, max: time(max)? }),
+        },
         _ => expected(A_RETRY, value),
     }
 }

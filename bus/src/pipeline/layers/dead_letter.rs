@@ -1,6 +1,6 @@
 //! How often is too often: failures and crashes are counted apart, each against `dead_letter_delivery_limit`.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::message::{Delivery, Endpoint, MessageId, Verdict};
 use crate::settings::Resolved;
 
@@ -41,7 +41,9 @@ pub fn crashes(delivery: &Delivery, limit: u32) -> Crashes {
 
 /// The verdict on a message that has crashed its process while it ran alone.
 pub fn crashed_too_often(delivery: &Delivery) -> Verdict {
-    Verdict::DeadLetter { reason: format!("crashed its process {} times", delivery.crashes), error: None }
+    let reason = format!("crashed its process {} times", delivery.crashes);
+    tell(&delivery.endpoint, delivery.envelope.id, &reason, None);
+    Verdict::DeadLetter { reason, error: None }
 }
 
 /// Turns the last allowed failure into a dead letter, and says when any other is tried again.
@@ -56,21 +58,32 @@ pub fn judge(
         Verdict::Retry { after, error } => {
             let failures = attempt.failures.saturating_add(1);
             if failures >= settings.dead_letter_delivery_limit {
-                tracing::error!(target: "bus::pipeline", event = "message.dead", %endpoint, message_id = %id, reason = %format_args!("failed {failures} times"), error = %error.with_causes(), "failed for the last time: dead-lettered");
-                return Verdict::DeadLetter {
-                    reason: format!("failed {failures} times"),
-                    error: Some(error),
-                };
+                let reason = format!("failed {failures} times");
+                tell(endpoint, id, &reason, Some(&error));
+                return Verdict::DeadLetter { reason, error: Some(error) };
             }
             let after = after.unwrap_or_else(|| settings.retry.delay(failures, fastrand::f64()));
             tracing::warn!(target: "bus::pipeline", event = "message.retried", %endpoint, message_id = %id, failures, ?after, error = %error.with_causes(), "failed, to be tried again");
             Verdict::Retry { after: Some(after), error }
         }
         Verdict::DeadLetter { reason, error } => {
-            tracing::error!(target: "bus::pipeline", event = "message.dead", %endpoint, message_id = %id, reason, error = error.as_ref().map(Error::with_causes), "dead-lettered");
+            tell(endpoint, id, &reason, error.as_ref());
             Verdict::DeadLetter { reason, error }
         }
         other => other,
+    }
+}
+
+fn tell(endpoint: &Endpoint, id: MessageId, reason: &str, error: Option<&Error>) {
+    tracing::error!(target: "bus::pipeline", event = "message.dead", %endpoint, message_id = %id, reason, error = error.map(for_the_log), "given up on: dead-lettered");
+}
+
+/// An error without what must not be logged: why bytes could not be decoded is told in their own words, which are kept
+/// with the dead letter.
+pub(super) fn for_the_log(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::Decode => error.to_string(),
+        _ => error.with_causes(),
     }
 }
 
@@ -81,7 +94,6 @@ mod tests {
 
     use super::*;
     use crate::clock::Timestamp;
-    use crate::error::ErrorKind;
     use crate::message::{Envelope, Receipt};
     use crate::settings;
 
@@ -110,6 +122,20 @@ mod tests {
     fn a_handler_that_names_a_time_gets_it() {
         let asked = Some(Duration::from_secs(77));
         assert!(matches!(judged(0, asked), Verdict::Retry { after, .. } if after == asked));
+    }
+
+    #[test]
+    fn a_log_shows_nothing_of_a_body_that_cannot_be_decoded() {
+        use crate::message::Message;
+        #[derive(Debug, serde::Serialize, serde::Deserialize)]
+        struct Age(u8);
+        impl Message for Age {
+            const TYPE: &'static str = "Age";
+        }
+        let error = Age::decode(b"\"s3cret\"").err().unwrap_or_else(|| panic!("it was decoded"));
+        assert!(error.with_causes().contains("s3cret"), "the dead letter says what was wrong: {error:?}");
+        let logged = for_the_log(&error);
+        assert!(logged.contains("Age") && !logged.contains("s3cret"), "{logged}");
     }
 
     /// M19

@@ -43,6 +43,11 @@ pub async fn within(
     }
 }
 
+/// How long a run may take that has this limit: what goes on after that has not let itself be dropped.
+pub fn longest(limit: Duration) -> Duration {
+    limit.saturating_add(patience(limit).saturating_mul(2))
+}
+
 /// How long a handler has to end by itself after its token fired.
 fn patience(limit: Duration) -> Duration {
     (limit / 10).max(Duration::from_secs(1))

@@ -1,5 +1,6 @@
 //! What every message passes, one file a layer.
 
+pub mod before_dead_letter;
 pub mod dead_letter;
 pub mod deadline;
 pub mod panics;

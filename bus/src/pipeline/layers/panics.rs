@@ -9,7 +9,8 @@ use futures_util::FutureExt;
 use crate::error::{Error, ErrorKind};
 use crate::message::Verdict;
 
-/// Runs the future that `start` makes and turns a panic of either into a failed attempt. `who` names what panicked.
+/// Runs the future that `start` makes and turns a panic of either into a failed attempt. `who` names what panicked. An
+/// error of the user's is put in words here: that may panic, too, and must not later, in a store's hands.
 ///
 /// `AssertUnwindSafe` holds because nothing that the panic may have left half-changed is used afterwards: the future
 /// is dropped, and what it shared with others is the user's own.
@@ -18,13 +19,23 @@ where
     F: Future<Output = Verdict>,
 {
     let outcome = match catch_unwind(AssertUnwindSafe(start)) {
-        Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
+        Ok(run) => AssertUnwindSafe(async { in_words(run.await) }).catch_unwind().await,
         Err(panic) => Err(panic),
     };
     outcome.unwrap_or_else(|panic| Verdict::Retry {
         after: None,
         error: Error::new(ErrorKind::Handler, format!("{who} panicked: {}", text_of(panic.as_ref()))),
     })
+}
+
+fn in_words(verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Retry { after, error } => Verdict::Retry { after, error: error.in_words() },
+        Verdict::DeadLetter { reason, error } => {
+            Verdict::DeadLetter { reason, error: error.map(Error::in_words) }
+        }
+        other => other,
+    }
 }
 
 /// What a panic said, where it said anything.
@@ -39,6 +50,24 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug)]
+    struct Unspeakable;
+    impl std::fmt::Display for Unspeakable {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            Err(std::fmt::Error)
+        }
+    }
+    impl std::error::Error for Unspeakable {}
+
+    #[tokio::test]
+    async fn an_error_that_cannot_be_shown_is_a_failure() {
+        let error = Error::new(ErrorKind::Handler, "the handler failed").caused_by(Unspeakable);
+        let failed = Verdict::Retry { after: None, error };
+        let verdict = caught("the handler", || async move { failed }).await;
+        let Verdict::Retry { after: None, error } = verdict else { panic!("{verdict:?}") };
+        assert!(error.with_causes().starts_with("the handler panicked: "), "{error:?}");
+    }
 
     #[tokio::test]
     async fn a_panic_before_and_after_the_first_await_is_a_failure() {

@@ -25,10 +25,18 @@ impl Cause {
         }
     }
 
-    fn allows(self, took: Duration, lease: Duration) -> bool {
+    fn allows(self, took: Duration, plan: &Plan) -> bool {
         match self {
-            Self::Term => took < Duration::from_secs(1),
-            Self::Kill => took <= lease + Duration::from_secs(2),
+            Self::Term => took < self.limit(plan),
+            Self::Kill => took <= self.limit(plan),
+        }
+    }
+
+    /// How long nobody may work.
+    pub fn limit(self, plan: &Plan) -> Duration {
+        match self {
+            Self::Term => plan.notice + Duration::from_secs(1),
+            Self::Kill => plan.lease + plan.notice + Duration::from_secs(2),
         }
     }
 }
@@ -71,7 +79,7 @@ pub(super) fn check(events: &[Event], runs: &Runs, plan: &Plan, report: &mut Rep
         };
         let took = Duration::from_nanos(next.start - since);
         let take_over = TakeOver { cause, victim, successor: next.p, took };
-        if !cause.allows(took, plan.lease) {
+        if !cause.allows(took, plan) {
             report.complain(format!("too slow: {take_over}"));
         }
         report.take_overs.push(take_over);

@@ -65,6 +65,7 @@ const PLAN: Plan = Plan {
     freeze_in: FreezeIn::Handler,
     terms: 1,
     lease: Duration::from_secs(5),
+    notice: Duration::ZERO,
 };
 
 /// A is killed inside `b`; B is frozen inside `c`, comes back too late and is told to stop by and by;
@@ -428,17 +429,35 @@ fn a_take_over_after_sigterm_that_takes_a_second() {
 
 #[test]
 fn a_take_over_after_a_kill_that_takes_longer_than_the_lease_and_two_seconds() {
-    let late = |ms| {
+    passes(&judge(late_after_the_kill(7_040)));
+    complains(&judge(late_after_the_kill(7_041)), &["too slow"]);
+}
+
+/// B begins at this time, and everything after that is later, too.
+fn late_after_the_kill(ms: u64) -> Vec<Event> {
+    let mut events = good();
+    events.retain(|event| !(event.p == B && event.m.as_deref() == Some("b")));
+    for event in events.iter_mut().filter(|event| event.t > 5_029 * MS && event.t < 90_000 * MS) {
+        event.t += 10_000 * MS;
+    }
+    events.extend(run(ms, ms + 1, B, "b", 2));
+    events
+}
+
+#[test]
+fn where_standbys_have_to_ask_both_limits_are_longer_by_the_time_between_two_questions() {
+    let asking = Plan { notice: Duration::from_secs(3), ..PLAN };
+    passes(&judge_by(asking, late_after_the_kill(10_040)));
+    complains(&judge_by(asking, late_after_the_kill(10_041)), &["too slow"]);
+    let after_term = |ms| {
         let mut events = good();
-        events.retain(|event| !(event.p == B && event.m.as_deref() == Some("b")));
-        for event in events.iter_mut().filter(|event| event.t > 5_029 * MS && event.t < 90_000 * MS) {
-            event.t += 10_000 * MS;
-        }
-        events.extend(run(ms, ms + 1, B, "b", 2));
-        judge(events)
+        events.retain(|event| event.t < 13_100 * MS || event.t > 14_000 * MS);
+        events.extend([acquired(ms - 10, B, 4)]);
+        events.extend(run(ms, ms + 10, B, "d", 4));
+        judge_by(asking, events)
     };
-    passes(&late(7_040));
-    complains(&late(7_041), &["too slow"]);
+    passes(&after_term(16_999));
+    complains(&after_term(17_000), &["too slow"]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::watch::Target;
 use crate::args::Options;
 use crate::checker::FreezeIn;
 use crate::freeze;
+use crate::gate::Gate;
 use crate::history::{Event, Kind, now};
 use crate::place::register_file;
 use crate::register::Register;
@@ -81,7 +82,10 @@ impl Driver {
     }
 
     fn wait_for_take_over(&mut self, victim: u32, since: u64) -> Result<()> {
-        self.wait("another process takes over", SOON, |driver| driver.watch.others_ran(victim, since))
+        let plan = self.options.plan();
+        self.wait("another process takes over", plan.lease + plan.notice + SOON, |driver| {
+            driver.watch.others_ran(victim, since)
+        })
     }
 
     /// Stops a process that is inside a handler while nobody is inside a commit, so that the others can go on.
@@ -92,9 +96,9 @@ impl Driver {
                 break (target.pid, since);
             }
         };
-        let lease = self.options.lease;
-        let beyond = since + nanos(lease + BEYOND_THE_LEASE);
-        self.wait("others work while a process is frozen", lease + SOON, |driver| {
+        let plan = self.options.plan();
+        let beyond = since + nanos(plan.lease + BEYOND_THE_LEASE);
+        self.wait("others work while a process is frozen", plan.lease + plan.notice + SOON, |driver| {
             now() > beyond && driver.watch.others_had_effect(victim, since)
         })?;
         self.thaw(victim)?;
@@ -103,7 +107,7 @@ impl Driver {
 
     fn stop_between_commits(&mut self, target: &Target) -> Result<Option<u64>> {
         let mut register = Register::open(&register_file(&self.place.directory))?;
-        let _stores = self.stores.iter().map(|store| store.hold()).collect::<Result<Vec<_>>>()?;
+        let _stores = self.gates.iter().map(Gate::hold).collect::<Result<Vec<_>>>()?;
         let _register = register.hold()?;
         self.watch.poll();
         if !self.watch.goes_on(target) || target.remaining() < TIME_TO_HIT {
@@ -127,9 +131,10 @@ impl Driver {
         })?;
         let since = freeze::sprung(&directory, victim).context("the time of the freeze is gone")?;
         self.history.write(&Event::now(Kind::Freeze).victim(victim).at(since));
-        let beyond = since + nanos(self.options.lease + BEYOND_THE_LEASE);
+        let lease = self.options.lease();
+        let beyond = since + nanos(lease + BEYOND_THE_LEASE);
         self.frozen = Some(victim);
-        self.wait("the lease ends", self.options.lease + SOON, |_| now() > beyond)?;
+        self.wait("the lease ends", lease + SOON, |_| now() > beyond)?;
         freeze::disarm(&directory, victim);
         self.thaw(victim)?;
         self.get_over_the_thaw()

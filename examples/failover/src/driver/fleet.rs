@@ -22,6 +22,8 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) struct Fleet {
     part: Part,
+    /// What stands in the environment of every process, besides the driver's own.
+    environment: Vec<(&'static str, String)>,
     hosts: HashMap<u32, Child>,
     producer: Option<Child>,
     /// Those that were sent SIGKILL, those that were sent SIGTERM.
@@ -31,8 +33,9 @@ pub(super) struct Fleet {
 
 impl Fleet {
     /// A fleet without processes.
-    pub(super) fn new(part: Part) -> Self {
-        Self { part, hosts: HashMap::new(), producer: None, killed: HashSet::new(), told: HashSet::new() }
+    pub(super) fn new(part: Part, environment: Vec<(&'static str, String)>) -> Self {
+        let (hosts, killed, told) = (HashMap::new(), HashSet::new(), HashSet::new());
+        Self { part, environment, hosts, producer: None, killed, told }
     }
 
     /// Starts one more host, and gives its id.
@@ -56,6 +59,7 @@ impl Fleet {
         Command::new(std::env::current_exe()?)
             .arg(role)
             .args(self.part.arguments())
+            .envs(self.environment.clone())
             .stdin(input)
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -25,7 +25,7 @@ impl<S: Subscriber> Layer<S> for Diary {
         let target = event.metadata().target();
         if let Some(name) = found.event {
             let mut entry = Entry::now(name);
-            (entry.id, entry.fence, entry.say) = (found.message_id, found.fence, found.verdict);
+            (entry.id, entry.fence, entry.say) = (found.message_id, found.fence, found.more);
             self.0.write(&entry);
         } else if target == "bus::host" && found.message.contains(" <- ") {
             // One line for each processor, when all has been opened.
@@ -42,7 +42,8 @@ struct Found {
     event: Option<String>,
     message: String,
     message_id: Option<String>,
-    verdict: Option<String>,
+    /// A verdict, or where it is listened.
+    more: Option<String>,
     fence: Option<u64>,
 }
 
@@ -54,7 +55,7 @@ impl Visit for Found {
         match field.name() {
             "message" => self.message = text,
             "message_id" => self.message_id = Some(text),
-            "verdict" => self.verdict = Some(text),
+            "verdict" | "address" => self.more = Some(text),
             _ => {}
         }
     }
@@ -62,7 +63,7 @@ impl Visit for Found {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "event" => self.event = Some(value.to_owned()),
-            "verdict" => self.verdict = Some(value.to_owned()),
+            "verdict" => self.more = Some(value.to_owned()),
             _ => {}
         }
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bus::prelude::*;
 use bus_tests::journal::{Entry, Journal};
-use bus_tests::task::{Happened, Out, Plain, Single, Step, Task};
+use bus_tests::task::{Happened, Ordered, Out, Plain, Single, Step, Task};
+
+use crate::end_of_process;
 
 #[provide]
 fn journal() -> Journal {
@@ -50,6 +52,18 @@ async fn single(
     term: Term,
 ) -> Result<(), String> {
     Stage { at: "single", id, count, bus, journal: &journal, term: Some(term) }.perform(task).await
+}
+
+#[processor(singleton, order = "strict")]
+async fn ordered(
+    Ordered(task): Ordered,
+    id: MessageId,
+    count: DeliveryCount,
+    bus: Bus,
+    journal: Dep<Journal>,
+    term: Term,
+) -> Result<(), String> {
+    Stage { at: "ordered", id, count, bus, journal: &journal, term: Some(term) }.perform(task).await
 }
 
 #[processor(singleton, subscription = "first")]
@@ -161,7 +175,7 @@ impl Stage<'_> {
                 curtain.write(if held { "held" } else { "lost" });
             }
             Step::Fail => return Err(format!("task of {} fails", self.id)),
-            Step::Abort => std::process::abort(),
+            Step::Die(death) => end_of_process::come(death),
         }
         Ok(())
     }

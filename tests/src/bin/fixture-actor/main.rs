@@ -2,7 +2,9 @@
 //! that it reads; without any, it reads all.
 
 mod diary;
+mod end_of_process;
 mod handlers;
+mod plugin;
 mod trap;
 
 use bus::Host;
@@ -18,7 +20,7 @@ async fn main() -> bus::Result<()> {
     if !endpoints.is_empty() {
         host = host.only(endpoints.iter().map(String::as_str));
     }
-    let outcome = host.build()?.run().await;
+    let outcome = plugin::add(host).build()?.run().await;
     Journal::of_this_process().write(&Entry::now("returned"));
     outcome
 }

@@ -11,7 +11,20 @@ pub(crate) fn set() {
     let hook = move || {
         if std::fs::remove_file(&trap).is_ok() {
             kill_process(getpid(), Signal::STOP).expect("a process can stop itself");
+            // Another thread may be the one to take the signal, and until it does this one would go on to commit.
+            while is_stop_pending() {
+                std::thread::yield_now();
+            }
         }
     };
     bus::backend::sqlite::failpoint::before_commit(hook).expect("there is no other hook");
+}
+
+/// Whether the stop has been sent and no thread has taken it yet. Once one has, all of them are stopped.
+fn is_stop_pending() -> bool {
+    const STOP: u64 = 1 << (19 - 1);
+    let status = std::fs::read_to_string("/proc/self/status").expect("a process can read its own state");
+    let pending =
+        status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("a state tells its signals");
+    u64::from_str_radix(pending.trim(), 16).expect("a mask of signals") & STOP != 0
 }

@@ -1,4 +1,4 @@
-//~ "`retry` waits for no time at all; write `retry(immediate)` if that is meant"
+//~ "`retry` waits for no time at all; write `retry = "immediate"` if that is meant"
 use bus::prelude::*;
 
 #[derive(Settings)]

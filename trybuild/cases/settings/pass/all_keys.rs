@@ -3,6 +3,7 @@ use bus::prelude::*;
 #[derive(Settings)]
 #[settings(max_concurrent_calls = 100, prefetch_count = 50, message_lock_timeout = "1m", crate = ::bus)]
 #[settings(dead_letter_delivery_limit = 3, lease = "30s", retry(exponential(first = "1s", max = "5m")))]
+#[settings(retention = "7d")]
 struct Bulk;
 
 #[derive(Settings)]

@@ -1,4 +1,5 @@
--- Whether a claim would find anything, and when the next thing changes by itself. Reads only.
+-- Whether a claim would find anything, and when the next thing changes by itself. Reads only. Of claims it says whether any
+-- has run out by our clock (?3, which shows ?4), is of an earlier term (?5), or is to be judged by another clock.
 SELECT
     EXISTS (SELECT 1 FROM bus_message AS m
             WHERE m.id > ?1 AND m.id <= ?2

@@ -1,0 +1,197 @@
+//! Ending, extending and marking claims. Each is confirmed by the server before it is answered.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::claims::{Claim, DONE, GIVEN_BACK, IN_PROGRESS, not_for};
+use super::client::Ask;
+use super::consumer::Reader;
+use super::counts::Record;
+use super::durable;
+use super::error::{Lost, closed, error, receipt_lost};
+use super::jetstream::Written;
+use super::record::NO_RECORD;
+use crate::contract::{Outgoing, Settlement};
+use crate::error::{Error, ErrorKind, Result};
+use crate::message::{Receipt, Verdict};
+
+impl Reader {
+    /// Ends claims, all at the same time, each answered for.
+    pub(super) async fn settle(&self, settlements: Vec<Settlement>) -> Vec<Result<()>> {
+        if let Err(lost) = self.may_go_on().await {
+            return settlements.iter().map(|_| Err(lost.clone())).collect();
+        }
+        let ending = settlements.into_iter().map(|settlement| self.settle_one(settlement));
+        futures_util::future::join_all(ending).await
+    }
+
+    /// Whether the store is open and a singleton's term in force.
+    async fn may_go_on(&self) -> Result<()> {
+        if self.client.closed().is_cancelled() {
+            return Err(closed());
+        }
+        match &self.term {
+            Some(term) => term.check(&self.client, &self.spec.endpoint).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn settle_one(&self, settlement: Settlement) -> Result<()> {
+        let claim = self.claims.take(&settlement.receipt, self.client.clock.now())?;
+        let receipt = settlement.receipt.clone();
+        let ended = self.end(&claim, settlement).await;
+        if let Err(failure) = &ended
+            && failure.kind() != ErrorKind::ReceiptLost
+        {
+            // It may be tried again: each step may be made twice.
+            self.claims.put_back(&receipt, claim);
+        }
+        ended
+    }
+
+    async fn end(&self, claim: &Claim, settlement: Settlement) -> Result<()> {
+        let Settlement { verdict, outgoing, .. } = settlement;
+        self.send(&outgoing).await?;
+        match verdict {
+            Verdict::Complete => self.finish(claim).await,
+            Verdict::DeadLetter { reason, error } => {
+                let (endpoint, why) = (&self.spec.endpoint, (reason.as_str(), error.as_ref()));
+                self.client.bury(endpoint, claim.id, &claim.payload, why, claim.record.claims).await?;
+                self.finish(claim).await
+            }
+            Verdict::Release => {
+                self.return_to_queue(claim, claim.record.released(), GIVEN_BACK.to_vec()).await
+            }
+            Verdict::Retry { after, .. } => {
+                let after = after.unwrap_or_default();
+                let due = self.client.server_now(self.client.deadline()).await? + after;
+                let how = if after.is_zero() { GIVEN_BACK.to_vec() } else { not_for(after) };
+                self.return_to_queue(claim, claim.record.failed(due.as_micros()), how).await
+            }
+        }
+    }
+
+    /// Sends what a settlement carries: before the claim ends, so that it is not lost between the two.
+    async fn send(&self, outgoing: &[Outgoing]) -> Result<()> {
+        if outgoing.is_empty() {
+            return Ok(());
+        }
+        self.post.send_all(outgoing).await.into_iter().collect::<Result<Vec<_>>>().map(drop)
+    }
+
+    /// The message is done: it leaves the queue.
+    pub(super) async fn finish(&self, claim: &Claim) -> Result<()> {
+        self.answer(claim, DONE.to_vec()).await?;
+        if claim.recorded.is_some() {
+            self.client.forget(&self.spec.endpoint, claim.sequence).await;
+        }
+        Ok(())
+    }
+
+    /// The message stays in the queue: what became of the claim is written down before it ends.
+    pub(super) async fn return_to_queue(&self, claim: &Claim, record: Record, how: Vec<u8>) -> Result<()> {
+        if self.write_own(claim, &record).await?.is_none() {
+            self.may_go_on().await?;
+            return Err(receipt_lost());
+        }
+        self.answer(claim, how).await
+    }
+
+    /// Writes what has become of our claim over what was known before it, and over nothing else: where a first try has
+    /// ended the claim and its answer was lost, somebody else may have the message by now. `None` if it is so, or the claim
+    /// has run out: what is written then would stand in the way of who has the message.
+    async fn write_own(&self, claim: &Claim, record: &Record) -> Result<Option<u64>> {
+        let Some(until) = self.deadline_of(claim) else { return Ok(None) };
+        let endpoint = &self.spec.endpoint;
+        let mut expected = claim.recorded.unwrap_or(NO_RECORD);
+        for _ in 0..2 {
+            let written = self.client.record(endpoint, claim.sequence, record, Some(expected), until).await?;
+            if let Written::As(revision) = written {
+                return Ok(Some(revision));
+            }
+            let Some(found) = self.client.recorded(endpoint, claim.sequence, until).await? else { break };
+            // Our first try, whose answer was lost.
+            if (Record { due: record.due, ..found.record.clone() }) == *record {
+                return Ok(Some(found.revision));
+            }
+            // Our own note that the run is made alone, whose answer was lost.
+            let is_ours = Record { alone: false, ..found.record.clone() }
+                == Record { alone: false, ..claim.record.clone() };
+            // Or of a message that had this number in a former stream.
+            if found.record.of == record.of && !is_ours {
+                break;
+            }
+            expected = found.revision;
+        }
+        Ok(None)
+    }
+
+    /// Until when something may be said of a claim, which is not later than its end: also where that comes while a
+    /// connection is waited for. `None` if it has come.
+    fn deadline_of(&self, claim: &Claim) -> Option<Instant> {
+        let left = claim.until.since(self.client.clock.now());
+        (!left.is_zero()).then(|| self.client.deadline().min(Instant::now() + left))
+    }
+
+    /// Answers a delivery, and awaits that the server has taken note of it. Nothing is said of a claim that has run out: the
+    /// server takes an answer from anybody.
+    async fn answer(&self, claim: &Claim, with: impl Into<Bytes>) -> Result<()> {
+        let until = self.deadline_of(claim).ok_or_else(receipt_lost)?;
+        if self.client.ask(Ask::new(claim.reply.as_str(), with), until, Lost::Again).await?.is_some() {
+            return Ok(());
+        }
+        // Nobody listens there: the consumer is gone, or the server has only just started.
+        self.may_go_on().await?;
+        match self.durable().await? {
+            Some(durable)
+                if durable::info(&self.client, &durable.source, until)
+                    .await?
+                    .is_some_and(|info| info.epoch() == claim.record.epoch) =>
+            {
+                Err(error(ErrorKind::Unavailable, "the server does not take acknowledgements yet"))
+            }
+            _ => {
+                self.lose_durable();
+                Err(receipt_lost())
+            }
+        }
+    }
+
+    /// Makes claims last `lease` from now on, each answered for.
+    pub(super) async fn extend(&self, receipts: &[Receipt], lease: Duration) -> Vec<Result<()>> {
+        let may = match (&self.term, self.client.closed().is_cancelled()) {
+            (_, true) => Err(closed()),
+            (Some(term), false) => term.keep(&self.client, &self.spec.endpoint).await,
+            (None, false) => Ok(()),
+        };
+        if let Err(lost) = may {
+            return receipts.iter().map(|_| Err(lost.clone())).collect();
+        }
+        let extending = receipts.iter().map(|receipt| self.extend_one(receipt, lease));
+        futures_util::future::join_all(extending).await
+    }
+
+    async fn extend_one(&self, receipt: &Receipt, lease: Duration) -> Result<(), Error> {
+        let now = self.client.clock.now();
+        let claim = self.claims.get(receipt, now)?;
+        let how = if lease == claim.ack_wait { IN_PROGRESS.to_vec() } else { not_for(lease) };
+        self.answer(&claim, how).await?;
+        self.claims.change(receipt, |claim| claim.until = now + lease);
+        Ok(())
+    }
+
+    /// Records that a claim's run is made alone.
+    pub(super) async fn record_alone(&self, receipt: &Receipt) -> Result<()> {
+        self.may_go_on().await?;
+        let claim = self.claims.get(receipt, self.client.clock.now())?;
+        let record = Record { alone: true, ..claim.record.clone() };
+        let revision = self.write_own(&claim, &record).await?.ok_or_else(receipt_lost)?;
+        self.claims.change(receipt, |claim| {
+            claim.record = record;
+            claim.recorded = Some(revision);
+        });
+        Ok(())
+    }
+}

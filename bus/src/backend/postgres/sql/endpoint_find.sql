@@ -1,0 +1,1 @@
+SELECT id FROM {schema}.endpoint WHERE name = $1

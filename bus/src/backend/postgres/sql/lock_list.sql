@@ -1,0 +1,2 @@
+SELECT id, owner, fence, lease, renewed_at, ended, reason, note, renewed_at + lease - {schema}.clock_us()
+FROM {schema}.lock WHERE starts_with(id, $1) ORDER BY id

@@ -1,0 +1,1 @@
+SELECT id, version FROM {schema}.store

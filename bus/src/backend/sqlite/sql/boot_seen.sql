@@ -1,0 +1,1 @@
+SELECT seen FROM bus_boot WHERE id = ?1

@@ -1,0 +1,1 @@
+DELETE FROM bus_claim WHERE id > ?1 AND id <= ?2

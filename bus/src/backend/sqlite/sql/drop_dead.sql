@@ -1,0 +1,1 @@
+DELETE FROM bus_dead WHERE endpoint = ?1

@@ -1,0 +1,1 @@
+DELETE FROM bus_delayed WHERE endpoint = ?1

@@ -1,0 +1,1 @@
+DELETE FROM bus_endpoint WHERE id = ?1

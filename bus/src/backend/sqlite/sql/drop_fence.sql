@@ -1,0 +1,1 @@
+DELETE FROM bus_fence WHERE endpoint = ?1

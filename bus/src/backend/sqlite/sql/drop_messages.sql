@@ -1,0 +1,1 @@
+DELETE FROM bus_message WHERE id > ?1 AND id <= ?2

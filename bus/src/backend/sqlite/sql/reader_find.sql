@@ -1,0 +1,1 @@
+SELECT read_at FROM bus_reader WHERE endpoint = ?1

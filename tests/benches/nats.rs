@@ -1,0 +1,273 @@
+//! The NATS backend beside the fastest pipelines of the same guarantees, written here by hand, in the same run on the same
+//! server. One JSON line per figure; what counts are the ratios.
+//!
+//! The bare loops use a work-queue stream and a durable pull consumer with confirmed acknowledgements: they keep a claim
+//! across a crash, as ours does, but count nothing that became of it, know neither delays nor fences, and a late
+//! acknowledgement of theirs ends another's claim.
+//!
+//! `cargo bench -p bus-tests --bench nats [-- send|drain|latency] [--seconds N] [--rounds N] [--fsync]`
+
+#![allow(clippy::print_stdout, reason = "the figures are the output")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bus::clock::Clock;
+use bus::contract::{ConsumerSpec, OpenOptions, Outgoing, Scheme, Settlement, StoreUrl, Transport};
+use bus::message::{Name, Target, Verdict};
+use bus::{Endpoint, Envelope};
+use bus_tests::nats::Nats;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+const CALLERS: usize = 256;
+const BATCH: usize = 100;
+const BACKLOG: usize = 100_000;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let number = |name: &str, default: u64| {
+        let at = args.iter().position(|arg| arg == name)?;
+        args.get(at + 1)?.parse().ok().or(Some(default))
+    };
+    let time = Duration::from_secs(number("--seconds", 2).unwrap_or(2));
+    let rounds = usize::try_from(number("--rounds", 3).unwrap_or(3)).unwrap_or(3);
+    let wanted = |name: &str| {
+        let named = args.iter().any(|arg| ["send", "drain", "latency"].contains(&arg.as_str()));
+        !named || args.iter().any(|arg| arg == name)
+    };
+    let fsync = args.iter().any(|arg| arg == "--fsync");
+    let start = || Nats::start_with_jetstream(if fsync { ", sync_interval: always" } else { "" });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    if wanted("send") {
+        compare(
+            "send, 256 callers",
+            rounds,
+            || bare_sends(&runtime, &start(), time),
+            || our_sends(&runtime, &start(), time),
+        );
+    }
+    if wanted("drain") {
+        compare(
+            "claim and settle, batches of 100, confirmed",
+            rounds,
+            || bare_drain(&runtime, &start(), time),
+            || our_drain(&runtime, &start(), time),
+        );
+    }
+    if wanted("latency") {
+        println!("{{\"what\":\"idle, send to delivery\",\"median_us\":{}}}", latency(&runtime, &start()));
+    }
+}
+
+/// Takes turns, so that what else the machine does hits both, and prints the medians of messages a second.
+fn compare(name: &str, rounds: usize, bare: impl Fn() -> f64, ours: impl Fn() -> f64) {
+    let (mut bare_rates, mut our_rates) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        bare_rates.push(bare());
+        our_rates.push(ours());
+    }
+    let median = |mut rates: Vec<f64>| {
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    };
+    let (bare, ours) = (median(bare_rates), median(our_rates));
+    println!(
+        "{{\"what\":\"{name}\",\"bare_per_second\":{bare:.0},\"ours_per_second\":{ours:.0},\"ratio\":{:.2}}}",
+        ours / bare
+    );
+}
+
+fn body() -> Vec<u8> {
+    vec![b'x'; 100]
+}
+
+/// A work queue as ours are, for the bare loops.
+async fn bare_stream(server: &Nats) {
+    let config = json!({
+        "name": "bare", "subjects": ["bare"], "retention": "workqueue", "storage": "file",
+        "discard": "new", "num_replicas": 1, "max_msgs_per_subject": -1,
+    });
+    let made = server.ask("STREAM.CREATE.bare", &config).await;
+    assert!(made["error"].is_null(), "{made}");
+    let config = json!({ "stream_name": "bare", "config": {
+        "durable_name": "workers", "deliver_policy": "all", "ack_policy": "explicit", "max_ack_pending": -1,
+    }});
+    let made = server.ask("CONSUMER.DURABLE.CREATE.bare.workers", &config).await;
+    assert!(made["error"].is_null(), "{made}");
+}
+
+/// Callers on one connection, each awaiting the server's acknowledgement.
+fn bare_sends(runtime: &Runtime, server: &Nats, time: Duration) -> f64 {
+    runtime.block_on(async {
+        bare_stream(server).await;
+        let client = server.client().await;
+        per_second(time, move || {
+            let client = client.clone();
+            async move { drop(client.request("bare", body().into()).await.expect("stored")) }
+        })
+        .await
+    })
+}
+
+/// Has all callers do one thing after the other for some time.
+async fn per_second<F: Future<Output = ()> + Send + 'static>(
+    time: Duration,
+    one: impl Fn() -> F + Clone + Send + 'static,
+) -> f64 {
+    let (done, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let (one, done) = (one.clone(), Arc::clone(&done));
+            tokio::spawn(async move {
+                while begun.elapsed() < time {
+                    one().await;
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("a caller ends");
+    }
+    done.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
+}
+
+async fn transport(server: &Nats) -> Arc<dyn Transport> {
+    let open = Scheme::find("nats").expect("the backend").transport.expect("a transport");
+    let url = StoreUrl::parse(&server.url("bench")).expect("a URL");
+    let transport = open(&url, &OpenOptions::new(Clock::system())).await.expect("a store");
+    transport.prepare(&[Endpoint::queue("jobs").expect("a name")]).await.expect("a queue");
+    transport
+}
+
+fn message() -> Outgoing {
+    let target = Target::Queue(Name::new("jobs").expect("a name"));
+    Outgoing::new(target, Envelope::new("bench", body(), Clock::system().wall()))
+}
+
+fn our_sends(runtime: &Runtime, server: &Nats, time: Duration) -> f64 {
+    runtime.block_on(async {
+        let transport = transport(server).await;
+        let sender = transport.sender();
+        let rate = per_second(time, move || {
+            let sender = Arc::clone(&sender);
+            async move { drop(sender.send(vec![message()]).await.remove(0).expect("stored")) }
+        })
+        .await;
+        transport.close().await;
+        rate
+    })
+}
+
+/// Pulls a batch while the last one's acknowledgements are confirmed.
+fn bare_drain(runtime: &Runtime, server: &Nats, time: Duration) -> f64 {
+    runtime.block_on(async {
+        bare_stream(server).await;
+        let client = server.client().await;
+        for _ in 0..BACKLOG / 1000 {
+            let sending = (0..1000).map(|_| client.request("bare", body().into()));
+            for sent in futures_util::future::join_all(sending).await {
+                sent.expect("stored");
+            }
+        }
+        let (mut done, mut last, begun) = (0, Vec::new(), Instant::now());
+        while begun.elapsed() < time && done + last.len() < BACKLOG {
+            let acknowledging =
+                last.iter().map(|reply: &String| client.request(reply.clone(), "+ACK".into()));
+            let (acknowledged, pulled) =
+                futures_util::join!(futures_util::future::join_all(acknowledging), pull(&client));
+            assert!(acknowledged.iter().all(Result::is_ok), "not confirmed");
+            done += acknowledged.len();
+            last = pulled;
+        }
+        done as f64 / begun.elapsed().as_secs_f64()
+    })
+}
+
+/// Where to acknowledge each message of a batch.
+async fn pull(client: &async_nats::Client) -> Vec<String> {
+    let inbox = client.new_inbox();
+    let mut messages = client.subscribe(inbox.clone()).await.expect("a subscription");
+    let what: Value = json!({ "batch": BATCH, "no_wait": true });
+    let next = "$JS.API.CONSUMER.MSG.NEXT.bare.workers";
+    client.publish_with_reply(next, inbox, what.to_string().into()).await.expect("asked");
+    let mut replies = Vec::with_capacity(BATCH);
+    while replies.len() < BATCH {
+        let message = messages.next().await.expect("a message");
+        if message.status.is_some() {
+            break;
+        }
+        replies.push(message.reply.expect("a reply").to_string());
+    }
+    replies
+}
+
+/// Settles the last batch while it claims the next, as the pump does.
+fn our_drain(runtime: &Runtime, server: &Nats, time: Duration) -> f64 {
+    runtime.block_on(async {
+        let transport = transport(server).await;
+        let sender = transport.sender();
+        for _ in 0..BACKLOG / 1000 {
+            for sent in sender.send((0..1000).map(|_| message()).collect()).await {
+                sent.expect("stored");
+            }
+        }
+        let endpoint = Arc::new(Endpoint::queue("jobs").expect("a name"));
+        let consumer = transport
+            .consumer(ConsumerSpec::new(endpoint, Duration::from_secs(30)))
+            .await
+            .expect("a consumer");
+        let (mut done, mut last, begun) = (0, Vec::new(), Instant::now());
+        let stop = CancellationToken::new();
+        while begun.elapsed() < time && done + last.len() < BACKLOG {
+            let settling = consumer.settle(std::mem::take(&mut last));
+            let (settled, claimed) = futures_util::join!(settling, consumer.receive(BATCH, &stop));
+            done += settled.into_iter().map(|answer| answer.expect("settled")).count();
+            let end = |delivery: bus::message::Delivery| Settlement::new(delivery.receipt, Verdict::Complete);
+            last = claimed.expect("messages").into_iter().map(end).collect();
+        }
+        let rate = done as f64 / begun.elapsed().as_secs_f64();
+        transport.close().await;
+        rate
+    })
+}
+
+/// The median time from a send to its delivery to a consumer that waits, in microseconds.
+fn latency(runtime: &Runtime, server: &Nats) -> u128 {
+    runtime.block_on(async {
+        let (here, there) = (transport(server).await, transport(server).await);
+        let endpoint = Arc::new(Endpoint::queue("jobs").expect("a name"));
+        let spec = ConsumerSpec::new(endpoint, Duration::from_secs(30));
+        let (consumer, sender) = (here.consumer(spec).await.expect("a consumer"), there.sender());
+        let mut times = Vec::new();
+        for _ in 0..200 {
+            let waiting = tokio::spawn({
+                let consumer = Arc::clone(&consumer);
+                async move {
+                    let claimed = consumer.receive(1, &CancellationToken::new()).await.expect("a message");
+                    (claimed, Instant::now())
+                }
+            });
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let sent = Instant::now();
+            sender.send(vec![message()]).await.remove(0).expect("stored");
+            let (claimed, received) = waiting.await.expect("it ends");
+            times.push((received - sent).as_micros());
+            let done =
+                claimed.into_iter().map(|delivery| Settlement::new(delivery.receipt, Verdict::Complete));
+            for settled in consumer.settle(done.collect()).await {
+                settled.expect("settled");
+            }
+        }
+        times.sort_unstable();
+        times[times.len() / 2]
+    })
+}

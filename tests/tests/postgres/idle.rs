@@ -1,0 +1,145 @@
+//! What waiting costs, and what a claim reads. Scenarios M24, M25.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bus::contract::{ConsumerSpec, Outgoing, Settlement};
+use bus::message::Verdict;
+use bus::prelude::*;
+use bus::{Endpoint, Envelope};
+use bus_tests::postgres::{Server, available};
+use bus_tests::wait::PATIENCE;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
+
+use crate::open;
+
+fn message(endpoint: &Endpoint) -> Outgoing {
+    let now = bus::clock::Clock::system().wall();
+    Outgoing::new(endpoint.target(), Envelope::new("test", &b"{}"[..], now))
+}
+
+fn queue(name: &str) -> Arc<Endpoint> {
+    Arc::new(Endpoint::queue(name).unwrap())
+}
+
+/// How many transactions the server has done in this database.
+async fn transactions(client: &tokio_postgres::Client) -> i64 {
+    let count = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+    client.query_one(count, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_host_with_ten_queues_asks_less_than_five_times_a_second() {
+    const TIME: Duration = Duration::from_secs(30);
+    if !available() {
+        return;
+    }
+    let server = Server::start_with(&["autovacuum=off"]).await;
+    let transport = open(&server.url()).await;
+    let stop = CancellationToken::new();
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..10 {
+        let endpoint = queue(&format!("idle-{number}"));
+        transport.prepare(std::slice::from_ref(&*endpoint)).await.unwrap();
+        let consumer =
+            transport.consumer(ConsumerSpec::new(endpoint, Duration::from_secs(30))).await.unwrap();
+        let stop = stop.clone();
+        waiting.spawn(async move { consumer.receive(10, &stop).await });
+    }
+    // A session writes its counts down up to ten seconds late: those of the beginning are not meant.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let client = server.client().await;
+    let before = transactions(&client).await;
+    tokio::time::sleep(TIME).await;
+    let per_second = (transactions(&client).await - before) as f64 / TIME.as_secs_f64();
+    assert!(per_second < 5.0, "{per_second} transactions a second");
+    assert!(
+        per_second > 0.2,
+        "{per_second} transactions a second: the host does not poll, or nothing was counted"
+    );
+    stop.cancel();
+    while let Some(ended) = waiting.join_next().await {
+        assert!(ended.unwrap().unwrap().is_empty());
+    }
+    transport.close().await;
+}
+
+#[derive(Serialize, Deserialize, Command)]
+#[command(queue = "latency")]
+struct Timed;
+
+#[processor]
+async fn timed(_message: Timed, starts: Dep<UnboundedSender<Instant>>) -> Result<()> {
+    // Whoever measured may have gone.
+    let _ = starts.send(Instant::now());
+    Ok(())
+}
+
+/// From the sending in one host to the start of the handler in another, while nothing else is under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_starts_another_hosts_handler_in_less_than_5_ms() {
+    const PROMISED: Duration = Duration::from_millis(5);
+    if !available() {
+        return;
+    }
+    let server = Server::start().await;
+    let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let host = bus::Host::builder().transport("default", &server.url()).only(["latency"]).provide(starts);
+    let host = host.build().unwrap().start().await.unwrap();
+    let producer = crate::stream::producer(&server.url()).await;
+    let send = async || drop(producer.bus().send(Timed).await.unwrap());
+    let client = server.client().await;
+    let ask = async || client.batch_execute("SELECT 1").await.unwrap();
+    bus_tests::latency::assert_median(PROMISED, send, &mut started, ask).await;
+    producer.close().await;
+    host.stop().await.unwrap();
+}
+
+/// M24: what a claim reads does not grow with what waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_reads_what_it_takes_however_much_waits() {
+    const WAITING: usize = 100_000;
+    if !available() {
+        return;
+    }
+    let server = Server::start_with(&["autovacuum=off"]).await;
+    let transport = open(&server.url()).await;
+    let endpoint = queue("many");
+    for _ in 0..WAITING / 10_000 {
+        for answer in transport.sender().send((0..10_000).map(|_| message(&endpoint)).collect()).await {
+            answer.unwrap();
+        }
+    }
+    let client = server.client().await;
+    client.batch_execute("SELECT pg_stat_reset()").await.unwrap();
+    let spec = ConsumerSpec::new(Arc::clone(&endpoint), Duration::from_secs(30));
+    let consumer = transport.consumer(spec).await.unwrap();
+    let stop = CancellationToken::new();
+    let mut claimed = 0;
+    for _ in 0..20 {
+        let got = consumer.receive(50, &stop).await.unwrap();
+        claimed += got.len() as i64;
+        let settlements =
+            got.into_iter().map(|one| Settlement::new(one.receipt, Verdict::Complete)).collect();
+        for answer in consumer.settle(settlements).await {
+            answer.unwrap();
+        }
+    }
+    transport.close().await;
+    let reads = "SELECT seq_tup_read, coalesce(idx_tup_fetch, 0), n_tup_del FROM pg_stat_user_tables \
+                 WHERE schemaname = 'bus' AND relname = 'message'";
+    let began = Instant::now();
+    loop {
+        let row = client.query_one(reads, &[]).await.unwrap();
+        let (whole, by_index, deleted): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+        // Sessions write their counts down when they end.
+        if deleted == claimed {
+            assert_eq!(whole, 0, "the table was read as a whole");
+            assert!(by_index < claimed * 10, "for {claimed} messages {by_index} rows were read");
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{deleted} of {claimed} deletions were counted");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
