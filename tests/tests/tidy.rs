@@ -72,6 +72,7 @@ const RULES: &[(&str, Rule)] = &[
     ("every crate forbids unsafe code", unsafe_is_forbidden),
     ("no path of somebody's machine", no_private_paths),
     ("a test that a page names is there", named_tests_exist),
+    ("what must never be", what_must_never_be_is_asserted),
 ];
 
 #[test]
@@ -400,6 +401,21 @@ fn named_tests_exist(project: &Project) -> Vec<String> {
                 }
             }
         }
+    }
+    breaches
+}
+
+/// What `.ci/test` looks for in the output of the tests, a list called `NEVER`, is what an assertion says.
+fn what_must_never_be_is_asserted(project: &Project) -> Vec<String> {
+    let script = project.text_of(".ci/test").unwrap_or_default();
+    let list = script.lines().skip_while(|line| *line != "NEVER=(").skip(1).take_while(|line| *line != ")");
+    let phrases: Vec<_> = list.map(|line| line.trim().trim_matches('"')).collect();
+    let said = |phrase: &str| project.rust().any(|file| file.text.contains(phrase));
+    let unsaid = phrases.iter().filter(|phrase| !said(phrase));
+    let mut breaches: Vec<_> =
+        unsaid.map(|phrase| format!(".ci/test: no assertion says {phrase:?}")).collect();
+    if phrases.is_empty() {
+        breaches.push(".ci/test: there is no list called NEVER".into());
     }
     breaches
 }

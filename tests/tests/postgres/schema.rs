@@ -1,7 +1,10 @@
 //! Tables: made by many at once, in a schema of one's choice, and used by somebody who may do no more than that.
 
+use std::time::Duration;
+
 use bus::backend::postgres::{grants_script, schema_script};
 use bus::clock::Clock;
+use bus::conformance::{Outcome, Timing, UrlSubject, lock, transport};
 use bus::contract::{OpenOptions, Scheme, StoreUrl};
 use bus::{Endpoint, ErrorKind};
 use bus_tests::postgres::{Database, Server, available};
@@ -114,9 +117,10 @@ async fn a_user_with_the_grants_alone_can_do_everything() {
     client.batch_execute(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
     client.batch_execute(&grants_script("bus", &role).unwrap()).await.unwrap();
     let url = database.url().replace("postgres@", &format!("{role}@"));
-    let subject = bus::conformance::UrlSubject::new(&url).unwrap().with_clock(Clock::system());
+    let timing = Timing::default().lease(Duration::from_secs(2));
+    let subject = UrlSubject::new(&url).unwrap().with_clock(Clock::system()).with_timing(timing);
     let mut ran = 0;
-    for case in bus::conformance::transport::cases() {
+    for case in transport::cases() {
         // Those that count are long, and touch nothing else.
         if case.name.contains("histories")
             || case.name.contains("full_speed")
@@ -125,12 +129,12 @@ async fn a_user_with_the_grants_alone_can_do_everything() {
             continue;
         }
         match case.run(&subject).await {
-            bus::conformance::Outcome::Failed(failure) => panic!("{}: {failure}", case.name),
+            Outcome::Failed(failure) => panic!("{}: {failure}", case.name),
             _ => ran += 1,
         }
     }
-    for case in bus::conformance::lock::cases().into_iter().take(12) {
-        if let bus::conformance::Outcome::Failed(failure) = case.run(&subject).await {
+    for case in lock::cases().into_iter().take(12) {
+        if let Outcome::Failed(failure) = case.run(&subject).await {
             panic!("{}: {failure}", case.name);
         }
     }

@@ -207,3 +207,11 @@ fn a_named_test_that_is_gone_is_caught() {
         &["it_holds"],
     );
 }
+
+#[test]
+fn a_phrase_that_no_assertion_says_is_caught() {
+    let script = (".ci/test", "NEVER=(\n    \"two at once\"\n)\n");
+    passed(what_must_never_be_is_asserted, &[script, ("a.rs", "assert!(one, \"two at once: {found:?}\")")]);
+    caught(what_must_never_be_is_asserted, &[script, ("a.rs", "assert!(one)")], &["two at once"]);
+    caught(what_must_never_be_is_asserted, &[(".ci/test", "NEVER=(\n)\n")], &["no list"]);
+}

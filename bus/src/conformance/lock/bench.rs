@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::patient::patient;
 use crate::conformance::case::ensure;
 use crate::conformance::{Checked, Failure, LockSubject, Need, Setup, Timing};
 use crate::contract::{BoxFuture, Ended, Fence, Lease, LockId, LockManager, LockRecord, Owner, Renewal};
@@ -27,9 +28,9 @@ impl Setup for Bench {
 
     fn open(subject: &Self::Subject) -> BoxFuture<'_, Checked<Self>> {
         Box::pin(async move {
-            let host = subject.open_locks().await?;
+            let host = patient(subject.open_locks().await?);
             host.initialize().await?;
-            let other_host = subject.open_locks().await?;
+            let other_host = patient(subject.open_locks().await?);
             other_host.initialize().await?;
             let (timing, guarantees) = (subject.timing(), host.guarantees());
             let short = timing.lease.max(guarantees.leases.shortest);

@@ -4,6 +4,7 @@ mod bench;
 mod contention;
 mod ends;
 mod holding;
+mod patient;
 mod views;
 
 pub use bench::Bench;
