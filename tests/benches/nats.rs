@@ -5,7 +5,9 @@
 //! across a crash, as ours does, but count nothing that became of it, know neither delays nor fences, and a late
 //! acknowledgement of theirs ends another's claim.
 //!
-//! `cargo bench -p bus-tests --bench nats [-- send|drain|latency] [--seconds N] [--rounds N] [--fsync]`
+//! `cargo bench -p bus-tests --bench nats [-- send|drain|latency] [--seconds N] [--rounds N] [--jobs N] [--fsync]`
+//!
+//! With `--fsync` the server flushes each message, and 20,000 jobs to drain (`--jobs 20000`) are enough.
 
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -25,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 
 const CALLERS: usize = 256;
 const BATCH: usize = 100;
-const BACKLOG: usize = 100_000;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -35,6 +36,7 @@ fn main() {
     };
     let time = Duration::from_secs(number("--seconds", 2).unwrap_or(2));
     let rounds = usize::try_from(number("--rounds", 3).unwrap_or(3)).unwrap_or(3);
+    let jobs = usize::try_from(number("--jobs", 100_000).unwrap_or(100_000)).unwrap_or(100_000);
     let wanted = |name: &str| {
         let named = args.iter().any(|arg| ["send", "drain", "latency"].contains(&arg.as_str()));
         !named || args.iter().any(|arg| arg == name)
@@ -58,8 +60,8 @@ fn main() {
         compare(
             "claim and settle, batches of 100, confirmed",
             rounds,
-            || bare_drain(&runtime, &start(), time),
-            || our_drain(&runtime, &start(), time),
+            || bare_drain(&runtime, &start(), time, jobs),
+            || our_drain(&runtime, &start(), time, jobs),
         );
     }
     if wanted("latency") {
@@ -168,18 +170,18 @@ fn our_sends(runtime: &Runtime, server: &Nats, time: Duration) -> f64 {
 }
 
 /// Pulls a batch while the last one's acknowledgements are confirmed.
-fn bare_drain(runtime: &Runtime, server: &Nats, time: Duration) -> f64 {
+fn bare_drain(runtime: &Runtime, server: &Nats, time: Duration, jobs: usize) -> f64 {
     runtime.block_on(async {
         bare_stream(server).await;
         let client = server.client().await;
-        for _ in 0..BACKLOG / 1000 {
+        for _ in 0..jobs / 1000 {
             let sending = (0..1000).map(|_| client.request("bare", body().into()));
             for sent in futures_util::future::join_all(sending).await {
                 sent.expect("stored");
             }
         }
         let (mut done, mut last, begun) = (0, Vec::new(), Instant::now());
-        while begun.elapsed() < time && done + last.len() < BACKLOG {
+        while begun.elapsed() < time && done + last.len() < jobs {
             let acknowledging =
                 last.iter().map(|reply: &String| client.request(reply.clone(), "+ACK".into()));
             let (acknowledged, pulled) =
@@ -211,11 +213,11 @@ async fn pull(client: &async_nats::Client) -> Vec<String> {
 }
 
 /// Settles the last batch while it claims the next, as the pump does.
-fn our_drain(runtime: &Runtime, server: &Nats, time: Duration) -> f64 {
+fn our_drain(runtime: &Runtime, server: &Nats, time: Duration, jobs: usize) -> f64 {
     runtime.block_on(async {
         let transport = transport(server).await;
         let sender = transport.sender();
-        for _ in 0..BACKLOG / 1000 {
+        for _ in 0..jobs / 1000 {
             for sent in sender.send((0..1000).map(|_| message()).collect()).await {
                 sent.expect("stored");
             }
@@ -227,7 +229,7 @@ fn our_drain(runtime: &Runtime, server: &Nats, time: Duration) -> f64 {
             .expect("a consumer");
         let (mut done, mut last, begun) = (0, Vec::new(), Instant::now());
         let stop = CancellationToken::new();
-        while begun.elapsed() < time && done + last.len() < BACKLOG {
+        while begun.elapsed() < time && done + last.len() < jobs {
             let settling = consumer.settle(std::mem::take(&mut last));
             let (settled, claimed) = futures_util::join!(settling, consumer.receive(BATCH, &stop));
             done += settled.into_iter().map(|answer| answer.expect("settled")).count();

@@ -107,7 +107,7 @@ async fn hosts_work_behind_a_pooler_that_shares_sessions() {
         assert!(began.elapsed() < PATIENCE, "{seen} of 300 were processed");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(diary.overlaps(), 0);
+    assert_eq!(diary.overlaps(), 0, "runs of a singleton overlap");
     // Nothing was left in a session that others use.
     let client = server.client().await;
     let settings =
