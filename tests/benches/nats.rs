@@ -5,11 +5,13 @@
 //! across a crash, as ours does, but count nothing that became of it, know neither delays nor fences, and a late
 //! acknowledgement of theirs ends another's claim.
 //!
-//! `cargo bench -p bus-tests --bench nats [-- send|drain|latency] [--seconds N] [--rounds N] [--jobs N] [--fsync]`
+//! `cargo bench -p bus-tests --bench nats [-- send|drain|host|latency] [--seconds N] [--rounds N] [--jobs N] [--fsync]`
 //!
 //! With `--fsync` the server flushes each message, and 20,000 jobs to drain (`--jobs 20000`) are enough.
 
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
+
+mod jobs;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +23,8 @@ use bus::message::{Name, Target, Verdict};
 use bus::{Endpoint, Envelope};
 use bus_tests::nats::Nats;
 use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use jobs::{DONE, fill, payload};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +42,7 @@ fn main() {
     let rounds = usize::try_from(number("--rounds", 3).unwrap_or(3)).unwrap_or(3);
     let jobs = usize::try_from(number("--jobs", 100_000).unwrap_or(100_000)).unwrap_or(100_000);
     let wanted = |name: &str| {
-        let named = args.iter().any(|arg| ["send", "drain", "latency"].contains(&arg.as_str()));
+        let named = args.iter().any(|arg| ["send", "drain", "host", "latency"].contains(&arg.as_str()));
         !named || args.iter().any(|arg| arg == name)
     };
     let fsync = args.iter().any(|arg| arg == "--fsync");
@@ -62,6 +66,14 @@ fn main() {
             rounds,
             || bare_drain(&runtime, &start(), time, jobs),
             || our_drain(&runtime, &start(), time, jobs),
+        );
+    }
+    if wanted("host") {
+        compare(
+            "a host's processor, beside claim and settle",
+            rounds,
+            || bare_drain(&runtime, &start(), time, jobs),
+            || host_drain(&runtime, &start(), time, jobs),
         );
     }
     if wanted("latency") {
@@ -88,7 +100,7 @@ fn compare(name: &str, rounds: usize, bare: impl Fn() -> f64, ours: impl Fn() ->
 }
 
 fn body() -> Vec<u8> {
-    vec![b'x'; 100]
+    payload(7)
 }
 
 /// A work queue as ours are, for the bare loops.
@@ -169,7 +181,8 @@ fn our_sends(runtime: &Runtime, server: &Nats, time: Duration) -> f64 {
     })
 }
 
-/// Pulls a batch while the last one's acknowledgements are confirmed.
+/// One subscription for all that is pulled, two pulls of a batch outstanding, and each batch's acknowledgements confirmed
+/// while the next batches come in.
 fn bare_drain(runtime: &Runtime, server: &Nats, time: Duration, jobs: usize) -> f64 {
     runtime.block_on(async {
         bare_stream(server).await;
@@ -180,36 +193,44 @@ fn bare_drain(runtime: &Runtime, server: &Nats, time: Duration, jobs: usize) -> 
                 sent.expect("stored");
             }
         }
-        let (mut done, mut last, begun) = (0, Vec::new(), Instant::now());
-        while begun.elapsed() < time && done + last.len() < jobs {
-            let acknowledging =
-                last.iter().map(|reply: &String| client.request(reply.clone(), "+ACK".into()));
-            let (acknowledged, pulled) =
-                futures_util::join!(futures_util::future::join_all(acknowledging), pull(&client));
-            assert!(acknowledged.iter().all(Result::is_ok), "not confirmed");
-            done += acknowledged.len();
-            last = pulled;
+        let inbox = client.new_inbox();
+        let mut messages = client.subscribe(inbox.clone()).await.expect("a subscription");
+        let (mut done, mut pulled, mut last, begun) = (0, 0, Vec::with_capacity(BATCH), Instant::now());
+        let mut confirming = FuturesUnordered::new();
+        pull(&client, &inbox).await;
+        pull(&client, &inbox).await;
+        while begun.elapsed() < time && done < jobs {
+            tokio::select! {
+                Some(confirmed) = confirming.next() => done += confirmed,
+                message = messages.next() => {
+                    last.push(message.and_then(|message| message.reply).expect("a message").to_string());
+                    pulled += 1;
+                }
+            }
+            if last.len() == BATCH {
+                confirming.push(confirm(&client, std::mem::take(&mut last)));
+                if pulled + BATCH < jobs {
+                    pull(&client, &inbox).await;
+                }
+            }
         }
         done as f64 / begun.elapsed().as_secs_f64()
     })
 }
 
-/// Where to acknowledge each message of a batch.
-async fn pull(client: &async_nats::Client) -> Vec<String> {
-    let inbox = client.new_inbox();
-    let mut messages = client.subscribe(inbox.clone()).await.expect("a subscription");
-    let what: Value = json!({ "batch": BATCH, "no_wait": true });
+/// Asks for another batch.
+async fn pull(client: &async_nats::Client, inbox: &str) {
+    let what: Value = json!({ "batch": BATCH, "expires": 60_000_000_000_u64 });
     let next = "$JS.API.CONSUMER.MSG.NEXT.bare.workers";
-    client.publish_with_reply(next, inbox, what.to_string().into()).await.expect("asked");
-    let mut replies = Vec::with_capacity(BATCH);
-    while replies.len() < BATCH {
-        let message = messages.next().await.expect("a message");
-        if message.status.is_some() {
-            break;
-        }
-        replies.push(message.reply.expect("a reply").to_string());
-    }
-    replies
+    client.publish_with_reply(next, inbox.to_owned(), what.to_string().into()).await.expect("asked");
+}
+
+/// Acknowledges a batch, and answers how many were when the server has confirmed each.
+async fn confirm(client: &async_nats::Client, replies: Vec<String>) -> usize {
+    let acknowledging = replies.into_iter().map(|reply| client.request(reply, "+ACK".into()));
+    let acknowledged = futures_util::future::join_all(acknowledging).await;
+    assert!(acknowledged.iter().all(Result::is_ok), "not confirmed");
+    acknowledged.len()
 }
 
 /// Settles the last batch while it claims the next, as the pump does.
@@ -238,6 +259,26 @@ fn our_drain(runtime: &Runtime, server: &Nats, time: Duration, jobs: usize) -> f
         }
         let rate = done as f64 / begun.elapsed().as_secs_f64();
         transport.close().await;
+        rate
+    })
+}
+
+/// All that a user's program does: claim, keep alive, decode, run, settle each.
+fn host_drain(runtime: &Runtime, server: &Nats, time: Duration, jobs: usize) -> f64 {
+    runtime.block_on(async {
+        let transport = transport(server).await;
+        fill(&*transport, jobs).await;
+        transport.close().await;
+        let host = bus::Host::builder().transport("default", &server.url("bench"));
+        let host = host.only(["jobs"]).build().expect("a host");
+        let (begun, before) = (Instant::now(), DONE.load(Ordering::Relaxed));
+        let host = host.start().await.expect("started");
+        let done = || DONE.load(Ordering::Relaxed) - before;
+        while begun.elapsed() < time && done() < jobs as u64 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let rate = done() as f64 / begun.elapsed().as_secs_f64();
+        host.stop().await.expect("stopped");
         rate
     })
 }
