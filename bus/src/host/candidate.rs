@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::start::{self, Common};
 use super::wiring::{Planned, PlannedLock};
 use crate::contract::{ConsumerSpec, LockManager};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::message::Endpoint;
 use crate::pump::{PumpEnd, Signals};
 use crate::singleton::{HandOver, Keeper, Lock, OnOverrun, Stop, Term, candidate};
@@ -65,6 +65,13 @@ impl Candidate {
     async fn term(self: Arc<Self>, term: Term, last: Arc<Mutex<PumpEnd>>) -> HandOver {
         let end = match self.pump(&term).await {
             Ok(end) => end,
+            // Not this host's fault: the fence was raised by another term since, or went with the store's content. Trying
+            // again would not bring it back; the next term raises its own.
+            Err(error) if error.kind() == ErrorKind::TermLost => {
+                tracing::warn!(target: "bus::singleton", endpoint = %self.endpoint, %error, "the term's fence is not in force any more: the lock is released");
+                self.common.board.opens_no_more(&self.planned);
+                return HandOver::Clean;
+            }
             Err(error) => {
                 self.common.board.cannot_open(&self.planned, error.kind());
                 return HandOver::FailedToStart(error);

@@ -4,4 +4,8 @@
 mod heavy_cut_off;
 mod heavy_leaving;
 mod heavy_removed;
+mod heavy_streams;
 mod servers;
+// Its handlers are registered in the program that they are part of, and so are in no library.
+#[path = "../postgres/stream.rs"]
+mod stream;

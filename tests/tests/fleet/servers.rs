@@ -15,6 +15,8 @@ use serde_json::json;
 
 /// What the names of these tests begin with, where a server has such names.
 const PREFIX: &str = "fleet";
+/// Why nothing is done to a server of Postgres here.
+const SHARED: &str = "the server of Postgres is shared with other tests";
 
 pub(crate) enum Server {
     Postgres(Database),
@@ -52,6 +54,53 @@ impl Server {
             Server::Postgres(database) => database.url(),
             Server::Redis(redis) => redis.url(PREFIX),
             Server::Nats(nats) => nats.url(PREFIX),
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        match self {
+            Server::Postgres(database) => database.port(),
+            Server::Redis(redis) => redis.port(),
+            Server::Nats(nats) => nats.port(),
+        }
+    }
+
+    /// The store as it is seen through somebody at another port.
+    pub(crate) fn url_at(&self, port: u16) -> String {
+        self.url().replace(&self.port().to_string(), &port.to_string())
+    }
+
+    /// # Panics
+    /// On Postgres, whose server other tests use as well: likewise all that is done to a server below.
+    pub(crate) fn kill(&self) {
+        match self {
+            Server::Postgres(_) => panic!("{SHARED}"),
+            Server::Redis(redis) => redis.kill(),
+            Server::Nats(nats) => nats.kill(),
+        }
+    }
+
+    pub(crate) fn start_again(&self) {
+        match self {
+            Server::Postgres(_) => panic!("{SHARED}"),
+            Server::Redis(redis) => redis.start_again(),
+            Server::Nats(nats) => nats.start_again(),
+        }
+    }
+
+    pub(crate) fn freeze(&self) {
+        match self {
+            Server::Postgres(_) => panic!("{SHARED}"),
+            Server::Redis(redis) => redis.freeze(),
+            Server::Nats(nats) => nats.freeze(),
+        }
+    }
+
+    pub(crate) fn thaw(&self) {
+        match self {
+            Server::Postgres(_) => panic!("{SHARED}"),
+            Server::Redis(redis) => redis.thaw(),
+            Server::Nats(nats) => nats.thaw(),
         }
     }
 
