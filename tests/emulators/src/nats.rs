@@ -1,6 +1,6 @@
 //! NATS with JetStream, as Debian's package or the path has it.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -12,10 +12,11 @@ use crate::process::Process;
 /// What it says when it takes connections.
 const READY: &str = "Server is ready";
 
-/// The server's program: Debian keeps it where only the administrator's path leads.
-pub fn program() -> &'static Path {
-    let debian = Path::new("/usr/sbin/nats-server");
-    if debian.exists() { debian } else { Path::new("nats-server") }
+/// The server's program: the first in the path, or where Debian keeps it, which only the administrator's path leads to.
+pub fn program() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join("nats-server"));
+    programs.find(|program| program.is_file()).unwrap_or_else(|| PathBuf::from("/usr/sbin/nats-server"))
 }
 
 /// Why there is no server to be had; `None` if there is one.
