@@ -5,6 +5,7 @@
 //! * [`by_hand`]: messages sent, claimed and settled without a host.
 //! * [`certificates`]: for encrypted servers.
 //! * [`cut_off`]: a singleton whose holder is cut off from its store.
+//! * [`emptied`]: a store that is emptied under those who use it.
 //! * [`journal`]: what processes write down, one line per event.
 //! * [`latency`]: how long a message takes to its handler.
 //! * [`mount`]: small disks.
@@ -23,6 +24,7 @@
 pub mod by_hand;
 pub mod certificates;
 pub mod cut_off;
+pub mod emptied;
 pub mod journal;
 pub mod latency;
 pub mod mount;

@@ -219,6 +219,15 @@ impl Nats {
             child.wait().expect("a child can be waited for");
         }
     }
+
+    /// Takes away everything on its disk, while it is not there.
+    ///
+    /// # Panics
+    /// If it is still there, or the disk refuses.
+    pub fn lose_data(&self) {
+        assert!(self.child.lock().is_none(), "the server is still there");
+        std::fs::remove_dir_all(self.directory.path().join("jetstream")).expect("it has kept something");
+    }
 }
 
 impl Drop for Nats {

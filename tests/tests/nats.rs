@@ -15,6 +15,8 @@ mod heavy_network;
 mod idle;
 #[path = "nats/locks.rs"]
 mod locks;
+#[path = "nats/lost.rs"]
+mod lost;
 #[path = "nats/readers.rs"]
 mod readers;
 #[path = "nats/server.rs"]

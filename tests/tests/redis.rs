@@ -17,6 +17,8 @@ mod heavy_network;
 mod heavy_soak;
 #[path = "redis/locks.rs"]
 mod locks;
+#[path = "redis/readers.rs"]
+mod readers;
 #[path = "redis/server.rs"]
 mod server;
 #[path = "redis/store.rs"]

@@ -23,7 +23,9 @@ pub use lock::{
     LockRecord, Owner, Renewal, check_note, try_time,
 };
 pub use pulse::{Beat, Pulse};
-pub use readers::{ATTENDED_EVERY, Attended, DroppedSubscription, Readers, Reading, UNATTENDED_AFTER};
+pub use readers::{
+    ATTENDED_EVERY, Attended, DroppedSubscription, READ_AGAIN_WITHIN, Readers, Reading, UNATTENDED_AFTER,
+};
 pub use scheme::{OpenLocks, OpenOptions, OpenTransport, Scheme, StoreUrl};
 pub use transport::{
     Capabilities, Consumer, ConsumerSpec, Delay, Due, Durability, Enqueue, Guarantees, Outgoing, Placed,

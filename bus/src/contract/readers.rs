@@ -12,6 +12,11 @@ pub const ATTENDED_EVERY: Duration = Duration::from_secs(60);
 /// After so long without a word, nobody reads an endpoint: a host would have said so three times.
 pub const UNATTENDED_AFTER: Duration = Duration::from_secs(180);
 
+/// So soon after a store was emptied under running hosts (flushed, or its data lost) they have made again what they read.
+/// Until then a store that can tell refuses events from those who knew it before, with
+/// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable): they would reach none of the subscriptions that are still to come.
+pub const READ_AGAIN_WITHIN: Duration = Duration::from_secs(10);
+
 /// Keeps in a store, beside each endpoint, when a host last said that it has a processor of it. The store's clock is the
 /// one that counts; a message's age is reckoned from its `sent_at`, as its time to live is.
 ///

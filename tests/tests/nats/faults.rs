@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use bus::contract::{Depth, Outgoing};
+use bus::contract::Depth;
 use bus::message::Verdict;
 use bus::{Endpoint, ErrorKind};
+use bus_tests::emptied::{loses_no_event_in_silence, publish_until_taken};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{
-    PATIENCE, PREFIX, Store, bodies, command, endpoint, envelope, open, receive, receive_now, settle,
-};
+use crate::store::{PATIENCE, PREFIX, Store, bodies, command, open, receive, receive_now, settle};
 use crate::traffic::Traffic;
 
 /// How soon after the server is back messages are processed again.
@@ -106,8 +105,7 @@ async fn deleted_streams_are_made_again() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         store.send("jobs", ["command"]).await;
-        let event = Outgoing::new(endpoint("placed/mail").target(), envelope("event"));
-        store.transport.sender().send(vec![event]).await.remove(0).unwrap();
+        publish_until_taken(&store.transport, "event").await;
     };
     let both = async { tokio::join!(waiting.0, waiting.1, deleting) };
     let (command, event, ()) = tokio::time::timeout(PATIENCE, both).await.expect("they come in time");
@@ -122,6 +120,32 @@ async fn deleted_streams_are_made_again() {
     let dead = Verdict::DeadLetter { reason: "no".into(), error: Some(error) };
     settle(&mail, &event[0].receipt, dead).await.unwrap();
     assert_eq!(store.depth("placed/mail").await, Depth::new(0, 0, 0, 1));
+}
+
+/// M11: an event that is published to a server which has just been emptied is refused until those who read it are there again,
+/// and not taken and forgotten; be it that all streams are deleted, or that its data is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_for_an_emptied_server_is_refused_until_it_is_read_again() {
+    for is_restarted in [false, true] {
+        let Some(store) = Store::with(&["placed/mail"]).await else { return };
+        let reader = open(&store.server.url(PREFIX)).await.unwrap();
+        let empty = async || {
+            if is_restarted {
+                store.server.kill();
+                store.server.lose_data();
+                store.server.start_again();
+                // Whoever is connected again finds it empty.
+                while store.try_send("other", "x").await.is_err() {}
+            } else {
+                let streams = store.server.ask("STREAM.NAMES", &Value::Null).await;
+                for stream in streams["streams"].as_array().unwrap() {
+                    let delete = format!("STREAM.DELETE.{}", stream.as_str().unwrap());
+                    assert_eq!(store.server.ask(&delete, &Value::Null).await["success"], true);
+                }
+            }
+        };
+        loses_no_event_in_silence(&store.transport, &reader, empty).await;
+    }
 }
 
 /// A stream is deleted and made again by hand, and its numbers begin anew: what was recorded of others concerns no

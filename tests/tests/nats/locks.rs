@@ -172,3 +172,16 @@ async fn a_call_ends_in_time_though_the_server_is_silent() {
         assert!(begun.elapsed() < Duration::from_secs(5), "it is not renewed again");
     }
 }
+
+/// The time that records of locks are compared with is told by the stream that they lie in: in a cluster another one's leader
+/// has a clock of its own.
+#[tokio::test]
+async fn the_locks_time_is_that_of_their_own_stream() {
+    let Some(locks) = Locks::new().await else { return };
+    let _lease = locks.take(&locks.one).await.unwrap();
+    assert!(locks.take(&locks.two).await.is_none());
+    let streams = locks.server.ask("STREAM.NAMES", &Value::Null).await;
+    assert_eq!(streams["streams"], json!([BUCKET]), "{streams}");
+    let ids: Vec<_> = locks.two.list("").await.unwrap().into_iter().map(|record| record.id).collect();
+    assert_eq!(ids, [LockId::from("queue/it")], "the clock is no lock");
+}

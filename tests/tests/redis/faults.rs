@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use bus::contract::{ConsumerSpec, Depth, Ended, LockId, Owner};
 use bus::message::Verdict;
 use bus::{Endpoint, ErrorKind};
+use bus_tests::emptied::{loses_no_event_in_silence, publish_until_taken};
 use bus_tests::redis::FORGETFUL;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::{
-    LEASE, PATIENCE, Store, bodies, command, endpoint, open, open_locks, receive, receive_now, server, settle,
+    LEASE, PATIENCE, PREFIX, Store, bodies, command, endpoint, open, open_locks, receive, receive_now,
+    server, settle,
 };
 use crate::traffic::Traffic;
 
@@ -100,14 +102,39 @@ async fn an_emptied_server_is_furnished_again() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         store.send("jobs", ["command"]).await;
-        let event =
-            bus::contract::Outgoing::new(endpoint("placed/mail").target(), crate::store::envelope("event"));
-        store.transport.sender().send(vec![event]).await.remove(0).unwrap();
+        publish_until_taken(&store.transport, "event").await;
     };
     let both = async { tokio::join!(waiting.0, waiting.1, sending) };
     let (command, event, ()) = tokio::time::timeout(PATIENCE, both).await.expect("they come in time");
     assert_eq!(bodies(&command.unwrap()), ["command"]);
     assert_eq!(bodies(&event.unwrap()), ["event"]);
+}
+
+/// M11: an event that is published to a server which has just been emptied is refused until those who read it are there again,
+/// and not taken and forgotten; be it flushed, or started again without its data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_for_an_emptied_server_is_refused_until_it_is_read_again() {
+    for is_restarted in [false, true] {
+        let Some(store) = Store::with(&["placed/mail"]).await else { return };
+        let reader = open(&store.server.url(PREFIX)).await.unwrap();
+        let empty = async || {
+            if is_restarted {
+                store.server.kill();
+                store.server.start_again();
+                // Whoever is connected again finds it empty.
+                while store.try_send("other", "x").await.is_err() {}
+            } else {
+                let _: String = store.server.ask(&["FLUSHALL"]);
+            }
+        };
+        loses_no_event_in_silence(&store.transport, &reader, empty).await;
+        // Who has not known the store before has nothing to wait for.
+        let _: String = store.server.ask(&["FLUSHALL"]);
+        let new = open(&store.server.url(PREFIX)).await.unwrap();
+        let event =
+            bus::contract::Outgoing::new(endpoint("placed/mail").target(), crate::store::envelope("x"));
+        new.sender().send(vec![event]).await.remove(0).unwrap();
+    }
 }
 
 /// A queue's keys are deleted, one after the other and all of them, while it is used.

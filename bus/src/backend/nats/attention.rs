@@ -15,7 +15,7 @@ use super::error::{Lost, error, unexpected};
 use super::jetstream::{EXPECTED, Written};
 use super::streams::Home;
 use crate::clock::Timestamp;
-use crate::contract::{ATTENDED_EVERY, Attended};
+use crate::contract::{ATTENDED_EVERY, Attended, UNATTENDED_AFTER};
 use crate::error::{ErrorKind, Result};
 use crate::message::Endpoint;
 
@@ -135,6 +135,13 @@ impl Client {
             Written::As(number) => Some(number),
             Written::Conflict => None,
         })
+    }
+
+    /// Whether a host has said lately that it reads an endpoint, and nobody has begun to drop it since.
+    pub(super) async fn is_read(&self, endpoint: &Endpoint, until: Instant) -> Result<bool> {
+        let attention = self.attention(endpoint, until).await?.filter(|attention| !attention.has_an_end());
+        let Some(attended) = attention.and_then(|attention| attention.attended()) else { return Ok(false) };
+        Ok(self.server_now(until).await?.since(attended) < UNATTENDED_AFTER)
     }
 
     /// Whether somebody may be about to drop the endpoint.

@@ -28,6 +28,8 @@ pub(super) struct Claim {
     pub(super) record: Record,
     /// The number of the message's record in the store, if there is one.
     pub(super) recorded: Option<u64>,
+    /// Whether it was tried to end it, and nobody knows whether it has ended.
+    pub(super) is_in_doubt: bool,
     pub(super) id: MessageId,
     /// The message as it is stored.
     pub(super) payload: Bytes,

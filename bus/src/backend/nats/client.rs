@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::config::{Config, Login};
 use super::error::{Lost, closed, error, of_broken_connection, of_connecting, of_silence, unconnected};
 use super::names::Names;
+use super::recipients::Recipients;
 use super::server_clock::ServerClock;
 use crate::clock::Clock;
 use crate::error::{ErrorKind, Result};
@@ -27,6 +28,8 @@ const CONNECTING: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 /// How often the server is asked whether it is still there: it is given up on when it has not answered three times.
 const PING: Duration = Duration::from_secs(3);
+/// The pauses before something is asked for again that was not to be had.
+pub(super) const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 /// The oldest version with all that is used.
 const OLDEST: (i64, i64, i64) = (2, 9, 0);
 
@@ -37,6 +40,7 @@ pub(super) struct Client {
     pub(super) timeout: Duration,
     pub(super) clock: Clock,
     pub(super) server_clock: ServerClock,
+    pub(super) recipients: Recipients,
     pub(super) tasks: TaskTracker,
     nats: async_nats::Client,
     server: String,
@@ -82,11 +86,11 @@ impl Ask {
 }
 
 impl Client {
-    /// Connects. The connection is kept by tasks of the current runtime.
+    /// Connects. The connection is kept by tasks of the current runtime. The server's time is what that clock of it says.
     ///
     /// # Errors
     /// If the server cannot be reached now: only once it has been is an outage waited out. If it is too old.
-    pub(super) async fn open(config: &Config, clock: Clock) -> Result<Arc<Self>> {
+    pub(super) async fn open(config: &Config, clock: Clock, server_clock: ServerClock) -> Result<Arc<Self>> {
         let (tell, breaks) = watch::channel(Line::default());
         let connecting = options(config, tell)?.connect(&config.servers[..]);
         let nats = tokio::time::timeout(CONNECTING * 2, connecting)
@@ -106,7 +110,8 @@ impl Client {
             replicas: config.replicas,
             timeout: config.timeout,
             clock,
-            server_clock: ServerClock::default(),
+            server_clock,
+            recipients: Recipients::default(),
             tasks: TaskTracker::new(),
             nats,
             server: config.address.clone(),

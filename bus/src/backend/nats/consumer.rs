@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::body;
 use super::claims::{Claim, Claims, GIVEN_BACK, Told, not_for};
-use super::client::{Ask, Client};
+use super::client::{Ask, Client, PAUSES};
 use super::counts::Record;
 use super::durable::{self, Durable, Wanted};
 use super::error::{Lost, closed};
@@ -24,7 +24,6 @@ use crate::clock::Timestamp;
 use crate::contract::{BoxFuture, Consumer, ConsumerSpec, Settlement};
 use crate::error::{ErrorKind, Result};
 use crate::message::{Delivery, MessageId, Receipt};
-use crate::reconnect::Backoff;
 use crate::settings::Order;
 
 /// How long one pull waits at the server, so that its answer is a sign of life: ten idle consumers ask four times a second
@@ -44,8 +43,6 @@ const LOOKED_AFTER: usize = 12;
 const RECORDLESS: Duration = Duration::from_secs(1);
 /// The pause before a consumer that was lost is made again.
 const AFTER_LOSS: Duration = Duration::from_millis(200);
-/// The pauses before a consumer that is not to be had is asked for again.
-const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 
 /// What a consumer is.
 pub(super) struct Reader {
@@ -233,6 +230,7 @@ impl Reader {
             ack_wait: durable.ack_wait,
             record: Record::claimed(before.map(|b| &b.record), told.stored, &durable.epoch, told.nth),
             recorded: before.map(|before| before.revision),
+            is_in_doubt: false,
             payload: message.payload.clone(),
         }
     }
@@ -391,17 +389,14 @@ impl Reader {
         }
         let (endpoint, until) = (&self.spec.endpoint, self.client.deadline());
         let passed = record.passed_over(&durable.epoch, told.nth);
-        self.client.record(endpoint, told.sequence, &passed, None, until).await?;
+        self.client.record(endpoint, told.sequence, &passed, until).await?;
         self.client.ask(Ask::new(reply, not_for(wait)), until, Lost::Again).await?;
         Ok(true)
     }
 
     /// Buries what nobody is to be given.
     async fn give_up(&self, claim: &Claim, reason: &str) -> Result<Option<Delivery>> {
-        let endpoint = &self.spec.endpoint;
-        let deliveries = claim.record.claims.saturating_sub(1);
-        self.client.bury(endpoint, claim.id, &claim.payload, (reason, None), deliveries).await?;
-        self.finish(claim).await?;
+        self.bury(claim, (reason, None), claim.record.claims.saturating_sub(1)).await?;
         Ok(None)
     }
 
@@ -411,22 +406,19 @@ impl Reader {
         if self.term.is_none() && claim.recorded.is_none() {
             return Ok(true);
         }
-        let mut expected = self.term.is_some().then(|| claim.recorded.unwrap_or(NO_RECORD));
         let (endpoint, until) = (&self.spec.endpoint, self.client.deadline());
-        for _ in 0..2 {
-            let written =
-                self.client.record(endpoint, claim.sequence, &claim.record, expected, until).await?;
-            if let Written::As(revision) = written {
-                claim.recorded = Some(revision);
-                return Ok(true);
+        let written = match &self.term {
+            None => match self.client.record(endpoint, claim.sequence, &claim.record, until).await? {
+                Written::As(revision) => Some(revision),
+                Written::Conflict => None,
+            },
+            Some(_) => {
+                let over = (&claim.record, claim.recorded.unwrap_or(NO_RECORD));
+                self.client.record_over(endpoint, claim.sequence, over, |_| false, until).await?
             }
-            match self.client.recorded(endpoint, claim.sequence, until).await? {
-                // Of a message that had this number in a former stream.
-                Some(found) if found.record.of != claim.record.of => expected = Some(found.revision),
-                _ => break,
-            }
-        }
-        Ok(false)
+        };
+        claim.recorded = written.or(claim.recorded);
+        Ok(written.is_some())
     }
 
     /// Gives a claim the length that is wanted, where that is another than the server's.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::body;
 use super::client::{Ask, Client};
 use super::error::{Lost, unexpected};
-use super::jetstream::Stored;
+use super::jetstream::{Stored, Written};
 use super::streams::Home;
 use crate::contract::DeadLetter;
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ fn shortened(text: &str) -> String {
 }
 
 impl Client {
-    /// Keeps a message, as it is stored, among the dead letters.
+    /// Keeps a message, as it is stored, among the dead letters; answers the letter's number.
     pub(super) async fn bury(
         &self,
         endpoint: &Endpoint,
@@ -38,7 +38,7 @@ impl Client {
         payload: &Bytes,
         (reason, error): (&str, Option<&Error>),
         deliveries: u32,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let error = error.map(|error| shortened(&error.with_causes()));
         let said = Said { reason: shortened(reason), error, deliveries };
         let said = serde_json::to_string(&said)
@@ -47,7 +47,10 @@ impl Client {
         body::put_text(&mut letter, &said);
         letter.extend_from_slice(payload);
         let ask = Ask::new(self.names.dead_letter(endpoint, id.as_uuid()), letter);
-        self.write(&Home::Dead, ask, self.deadline(), Lost::Again).await.map(drop)
+        match self.write(&Home::Dead, ask, self.deadline(), Lost::Again).await? {
+            Written::As(number) => Ok(number),
+            Written::Conflict => Err(unexpected("a conflict where there is no condition")),
+        }
     }
 }
 

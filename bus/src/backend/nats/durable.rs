@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::client::Client;
+use super::counts::Record;
 use super::error::{error, term_lost};
 use super::jetstream::{Told, found, refused};
 use super::pull::Source;
@@ -19,8 +20,9 @@ use crate::settings::Order;
 
 /// The shortest time that the server waits for a delivery's acknowledgement. A shorter lease is told it for each claim.
 const SHORTEST_WAIT: Duration = Duration::from_secs(5);
-/// After this time what a host has taken to move, and has not moved, is another's.
-const WAIT_FOR_MOVER: Duration = Duration::from_secs(30);
+/// After this time what a host has taken to move, and has not moved, is another's: so much later may a delayed message come
+/// where a host or a connection dies over it. Two who move the same do no harm.
+const WAIT_FOR_MOVER: Duration = Duration::from_secs(5);
 /// The consumer of all plain hosts.
 const PLAIN: &str = "all";
 /// What the names of terms' consumers begin with; the fence follows.
@@ -301,8 +303,9 @@ async fn is_at_work(client: &Client, endpoint: &Endpoint, source: &Source, until
     if info.num_ack_pending == 0 {
         return Ok(false);
     }
-    let records = client.all_recorded(endpoint, until).await?;
-    let ended = records.iter().filter(|record| !record.open && record.epoch == info.epoch()).count() as u64;
+    let records = client.all_recorded(endpoint).await?;
+    let is_ended = |record: &Record| !record.open && record.epoch == info.epoch();
+    let ended = records.iter().filter(|(_, record)| is_ended(record)).count() as u64;
     Ok(info.num_ack_pending > ended)
 }
 

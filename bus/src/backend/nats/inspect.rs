@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::body;
 use super::client::Client;
+use super::counts::Record;
 use super::dead;
 use super::durable;
 use super::error::error;
@@ -33,16 +34,16 @@ impl NatsInspect {
         let Some(info) = client.stream_info(&names.stream(endpoint), None, until).await? else {
             return Ok(Depth::new(0, 0, later, dead));
         };
-        let ended: Vec<_> = client.all_recorded(endpoint, until).await?;
-        let ended = ended.iter().filter(|record| !record.open);
+        let mut ended = client.all_recorded(endpoint).await?;
+        ended.retain(|(_, record)| !record.open);
+        let count =
+            |is: &dyn Fn(&Record) -> bool| ended.iter().filter(|(_, record)| is(record)).count() as u64;
+        let until = client.deadline();
         let now = client.server_now(until).await?.as_micros();
-        let waiting = ended.clone().filter(|record| record.due.is_some_and(|due| due > now)).count() as u64;
+        let waiting = count(&|record| record.due.is_some_and(|due| due > now));
         let in_flight = match durable::current(client, endpoint, until).await? {
             None => 0,
-            Some(info) => {
-                let here = ended.filter(|record| record.epoch == info.epoch()).count() as u64;
-                info.num_ack_pending.saturating_sub(here)
-            }
+            Some(info) => info.num_ack_pending.saturating_sub(count(&|record| record.epoch == info.epoch())),
         };
         let ready = info.state.messages.saturating_sub(in_flight + waiting);
         Ok(Depth::new(ready, in_flight, later + waiting, dead))

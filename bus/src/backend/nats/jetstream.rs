@@ -246,10 +246,28 @@ impl Client {
         sequences: std::ops::RangeInclusive<u64>,
         until: Instant,
     ) -> Result<Vec<Stored>> {
+        self.get_all(stream, sequences.map(|sequence| json!({ "seq": sequence })), until).await
+    }
+
+    /// The last message of each of these subjects, as far as it is there.
+    pub(super) async fn last_of_each(
+        &self,
+        stream: &str,
+        subjects: &[String],
+        until: Instant,
+    ) -> Result<Vec<Stored>> {
+        self.get_all(stream, subjects.iter().map(|subject| json!({ "last_by_subj": subject })), until).await
+    }
+
+    async fn get_all(
+        &self,
+        stream: &str,
+        which: impl Iterator<Item = Value>,
+        until: Instant,
+    ) -> Result<Vec<Stored>> {
         let operation = self.api(&format!("STREAM.MSG.GET.{stream}"));
-        let ask =
-            |sequence| Ask::new(operation.as_str(), json!({ "seq": sequence }).to_string().into_bytes());
-        let answers = self.ask_in_order(sequences.map(ask).collect(), until, Lost::Again).await;
+        let asks = which.map(|which| Ask::new(operation.as_str(), which.to_string().into_bytes())).collect();
+        let answers = self.ask_in_order(asks, until, Lost::Again).await;
         let stored = answers.into_iter().map(|answer| stored(read(&answer?.ok_or_else(no_jetstream)?)?));
         stored.filter_map(Result::transpose).collect()
     }
@@ -357,7 +375,7 @@ impl Client {
 }
 
 /// A time as JetStream writes it: `2026-11-30T20:18:44.275769058Z`, to the microsecond.
-fn read_time(text: &str) -> Option<Timestamp> {
+pub(super) fn read_time(text: &str) -> Option<Timestamp> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let mut date = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
     let (year, month, day) = (date.next()??, date.next()??, date.next()??);

@@ -149,7 +149,7 @@ pub(super) struct NatsLocks {
 
 impl NatsLocks {
     pub(super) async fn open(config: &Config, options: &OpenOptions) -> Result<Self> {
-        let client = transport::connect(config, options).await?;
+        let client = transport::connect(config, options, Home::Locks).await?;
         let there = client.is_there(&Home::Locks, client.deadline()).await?;
         if !there && !options.create {
             return Err(error(ErrorKind::NotFound, "there are no locks of this prefix on the server"));

@@ -20,6 +20,7 @@ mod names;
 mod progress;
 mod pull;
 mod readers;
+mod recipients;
 mod record;
 mod send;
 mod server_clock;

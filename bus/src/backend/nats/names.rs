@@ -102,6 +102,11 @@ impl Names {
         format!("{}.state.clock", self.prefix)
     }
 
+    /// The same for locks: a key of the bucket that is no lock's.
+    pub(super) fn lock_clock(&self) -> String {
+        format!("$KV.{}-locks.=clock", self.prefix)
+    }
+
     /// The stream of messages whose time has not come.
     pub(super) fn later(&self) -> String {
         format!("{}_later", self.prefix)
@@ -253,5 +258,6 @@ mod tests {
             let id = LockId::from(id);
             assert_eq!(names.read_lock(&names.lock(&id)), Some(id));
         }
+        assert_eq!(names.read_lock(&names.lock_clock()), None);
     }
 }

@@ -49,14 +49,14 @@ impl NatsReaders {
         let Some(consumer) = consumer.filter(|info| !has_lapsed(info)) else {
             return client.next_of(&stream, &subject, 1, until).await;
         };
-        if let Some(number) = client.first_returned(endpoint, now, until).await?
+        if let Some(number) = client.first_returned(endpoint, now).await?
             && number <= consumer.delivered()
-            && let Some(stored) = client.next_of(&stream, &subject, number, until).await?
+            && let Some(stored) = client.next_of(&stream, &subject, number, client.deadline()).await?
             && stored.sequence == number
         {
             return Ok(Some(stored));
         }
-        client.next_of(&stream, &subject, consumer.delivered() + 1, until).await
+        client.next_of(&stream, &subject, consumer.delivered() + 1, client.deadline()).await
     }
 }
 

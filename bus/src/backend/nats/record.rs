@@ -15,6 +15,8 @@ use crate::message::Endpoint;
 
 /// The number by which the server is told that there must be no record yet.
 pub(super) const NO_RECORD: u64 = 0;
+/// How many records are asked for together.
+const PAGE: usize = 1000;
 
 /// A record, and the number under which it is stored.
 #[derive(Clone, Debug)]
@@ -46,20 +48,47 @@ impl Client {
             .and_then(|stored| Some(Recorded { record: read(&stored.data)?, revision: stored.sequence })))
     }
 
-    /// Keeps what is known of a message; if so wanted, only if what was known before has that number.
+    /// Keeps what is known of a message, whatever was known before.
     pub(super) async fn record(
         &self,
         endpoint: &Endpoint,
         sequence: u64,
         record: &Record,
-        expected: Option<u64>,
         until: Instant,
     ) -> Result<Written> {
-        let mut ask = Ask::new(self.names.record(endpoint, sequence), to_bytes(record)?);
-        if let Some(revision) = expected {
-            ask = ask.with(EXPECTED, revision);
-        }
+        let ask = Ask::new(self.names.record(endpoint, sequence), to_bytes(record)?);
         self.write(&Home::State, ask, until, Lost::Again).await
+    }
+
+    /// Keeps what is known of a message over what was known before under that number, over what is said of a message that
+    /// had its own number in a former stream, and over what `may_go`. Answers the record's number; `None` if something else
+    /// stands there by now.
+    pub(super) async fn record_over(
+        &self,
+        endpoint: &Endpoint,
+        sequence: u64,
+        (record, before): (&Record, u64),
+        may_go: impl Fn(&Record) -> bool,
+        until: Instant,
+    ) -> Result<Option<u64>> {
+        let subject = self.names.record(endpoint, sequence);
+        let mut expected = before;
+        for _ in 0..2 {
+            let ask = Ask::new(subject.as_str(), to_bytes(record)?).with(EXPECTED, expected);
+            if let Written::As(revision) = self.write(&Home::State, ask, until, Lost::Again).await? {
+                return Ok(Some(revision));
+            }
+            let Some(found) = self.recorded(endpoint, sequence, until).await? else { break };
+            // Our first try, whose answer was lost.
+            if (Record { due: record.due, ..found.record.clone() }) == *record {
+                return Ok(Some(found.revision));
+            }
+            if found.record.of == record.of && !may_go(&found.record) {
+                break;
+            }
+            expected = found.revision;
+        }
+        Ok(None)
     }
 
     /// Forgets a message that is gone. What is left of it if that fails is cleared away later.
@@ -77,7 +106,7 @@ impl Client {
             return Ok(());
         };
         let all = self.subjects(&self.names.state(), &self.names.records(endpoint), until).await?;
-        for sequence in all.iter().filter_map(|subject| subject.rsplit_once('.')?.1.parse().ok()) {
+        for sequence in all.iter().filter_map(|subject| number_of(subject)) {
             if sequence < info.state.first_seq {
                 self.forget(endpoint, sequence).await;
             }
@@ -87,34 +116,29 @@ impl Client {
 
     /// The number of the first message that was given back, or whose retry is due. Numbers that are not there any more
     /// may be among them.
-    pub(super) async fn first_returned(
-        &self,
-        endpoint: &Endpoint,
-        now: Timestamp,
-        until: Instant,
-    ) -> Result<Option<u64>> {
-        let (state, subjects) = (self.names.state(), self.names.records(endpoint));
-        let (mut first, mut from) = (None::<u64>, 1);
-        while let Some(stored) = self.next_of(&state, &subjects, from, until).await? {
-            from = stored.sequence + 1;
-            let number = stored.subject.rsplit_once('.').and_then(|(_, number)| number.parse().ok());
-            let is_back =
-                |record: &Record| !record.open && record.due.is_none_or(|due| due <= now.as_micros());
-            if let Some(number) = number.filter(|_| read(&stored.data).as_ref().is_some_and(is_back)) {
-                first = Some(first.map_or(number, |first| first.min(number)));
-            }
-        }
-        Ok(first)
+    pub(super) async fn first_returned(&self, endpoint: &Endpoint, now: Timestamp) -> Result<Option<u64>> {
+        let is_back = |record: &Record| !record.open && record.due.is_none_or(|due| due <= now.as_micros());
+        let records = self.all_recorded(endpoint).await?;
+        Ok(records.iter().filter(|(_, record)| is_back(record)).map(|(number, _)| *number).min())
     }
 
-    /// The records of all messages of an endpoint.
-    pub(super) async fn all_recorded(&self, endpoint: &Endpoint, until: Instant) -> Result<Vec<Record>> {
+    /// The records of all messages of an endpoint, with the messages' numbers. There may be many thousands of them: each
+    /// page has a deadline of its own.
+    pub(super) async fn all_recorded(&self, endpoint: &Endpoint) -> Result<Vec<(u64, Record)>> {
         let (state, subjects) = (self.names.state(), self.names.records(endpoint));
-        let (mut all, mut from) = (Vec::new(), 1);
-        while let Some(stored) = self.next_of(&state, &subjects, from, until).await? {
-            from = stored.sequence + 1;
-            all.extend(read(&stored.data));
+        let subjects = self.subjects(&state, &subjects, self.deadline()).await?;
+        let mut all = Vec::with_capacity(subjects.len());
+        for page in subjects.chunks(PAGE) {
+            let stored = self.last_of_each(&state, page, self.deadline()).await?;
+            all.extend(
+                stored.iter().filter_map(|stored| Some((number_of(&stored.subject)?, read(&stored.data)?))),
+            );
         }
         Ok(all)
     }
+}
+
+/// The number of the message whose record has that subject.
+fn number_of(subject: &str) -> Option<u64> {
+    subject.rsplit_once('.')?.1.parse().ok()
 }

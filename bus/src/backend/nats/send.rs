@@ -92,14 +92,6 @@ impl Client {
             }
         }
     }
-
-    /// The subscriptions of a topic that there are now.
-    async fn subscriptions(&self, topic: &Name, until: Instant) -> Result<Vec<Endpoint>> {
-        let streams = self.streams(&self.names.topic_subjects(topic), until).await?;
-        let is_its =
-            |endpoint: &Endpoint| matches!(endpoint, Endpoint::Subscription { topic: of, .. } if of == topic);
-        Ok(streams.iter().filter_map(|stream| self.names.endpoint(stream)).filter(is_its).collect())
-    }
 }
 
 /// Sends to the store.
@@ -204,7 +196,7 @@ impl Post {
             Target::Topic(topic) => match known.topics.get(topic) {
                 Some(known) => known.clone(),
                 None => {
-                    let found = client.subscriptions(topic, until).await?;
+                    let found = client.recipients(topic, until).await?;
                     known.topics.insert(topic.clone(), found.clone());
                     found
                 }
@@ -240,7 +232,8 @@ impl Post {
     }
 
     /// Stores what is to be stored, in its order, without waiting for one before the next is on its way. What there is
-    /// no stream for yet is stored in a second round; what was for a subscription that has ended meanwhile, nowhere.
+    /// no stream for yet is stored in a second round, unless the stream came into being midway, so that later ones are there
+    /// already; what was for a subscription that has ended meanwhile, nowhere.
     async fn post(&self, mut parcels: Vec<Parcel>, until: Instant) -> Vec<(usize, Result<Kept>)> {
         let mut all = Vec::with_capacity(parcels.len());
         while !parcels.is_empty() {
@@ -251,10 +244,12 @@ impl Post {
                     self.client.write_in_order(asks, until, Lost::Unknown).await
                 }
             };
-            let mut again = Vec::new();
+            let mut again: Vec<Parcel> = Vec::new();
             for (parcel, written) in parcels.into_iter().zip(written) {
                 match written {
                     Ok(Some(Written::As(number))) => {
+                        let passed = again.extract_if(.., |earlier| earlier.home == parcel.home);
+                        all.extend(passed.map(|earlier| (earlier.position, Err(passed_by_later()))));
                         all.push((parcel.position, Ok(Some((parcel.ask.subject, number)))));
                     }
                     Ok(Some(Written::Conflict)) => {
@@ -296,6 +291,12 @@ impl Post {
         }
         Ok(had)
     }
+}
+
+/// A message is stored behind none that was sent after it.
+fn passed_by_later() -> Error {
+    let why = "the stream came into being when later messages were on their way, and this one is not stored behind them";
+    error(ErrorKind::Unavailable, why)
 }
 
 /// Where a message was stored; `None` for one of a subscription that has ended meanwhile.

@@ -11,7 +11,6 @@ use super::consumer::Reader;
 use super::counts::Record;
 use super::durable;
 use super::error::{Lost, closed, error, receipt_lost};
-use super::jetstream::Written;
 use super::record::NO_RECORD;
 use crate::contract::{Outgoing, Settlement};
 use crate::error::{Error, ErrorKind, Result};
@@ -46,7 +45,7 @@ impl Reader {
             && failure.kind() != ErrorKind::ReceiptLost
         {
             // It may be tried again: each step may be made twice.
-            self.claims.put_back(&receipt, claim);
+            self.claims.put_back(&receipt, Claim { is_in_doubt: true, ..claim });
         }
         ended
     }
@@ -57,9 +56,7 @@ impl Reader {
         match verdict {
             Verdict::Complete => self.finish(claim).await,
             Verdict::DeadLetter { reason, error } => {
-                let (endpoint, why) = (&self.spec.endpoint, (reason.as_str(), error.as_ref()));
-                self.client.bury(endpoint, claim.id, &claim.payload, why, claim.record.claims).await?;
-                self.finish(claim).await
+                self.bury(claim, (&reason, error.as_ref()), claim.record.claims).await
             }
             Verdict::Release => {
                 self.return_to_queue(claim, claim.record.released(), GIVEN_BACK.to_vec()).await
@@ -79,6 +76,27 @@ impl Reader {
             return Ok(());
         }
         self.post.send_all(outgoing).await.into_iter().collect::<Result<Vec<_>>>().map(drop)
+    }
+
+    /// Puts the message among the dead letters, and ends the claim. Where that is refused the message stays, and is somebody
+    /// else's: the letter is taken back. After a former try, whose answer was lost, it may be all that is left.
+    pub(super) async fn bury(
+        &self,
+        claim: &Claim,
+        why: (&str, Option<&Error>),
+        deliveries: u32,
+    ) -> Result<()> {
+        let (client, endpoint) = (&self.client, &self.spec.endpoint);
+        let letter = client.bury(endpoint, claim.id, &claim.payload, why, deliveries).await?;
+        let ended = self.finish(claim).await;
+        let is_refused = matches!(&ended, Err(refusal) if refusal.kind() == ErrorKind::ReceiptLost);
+        if is_refused
+            && !claim.is_in_doubt
+            && let Err(error) = client.remove(&client.names.dead(), letter, client.deadline()).await
+        {
+            tracing::warn!(%endpoint, %error, "a dead letter stays whose message is still in its queue");
+        }
+        ended
     }
 
     /// The message is done: it leaves the queue.
@@ -104,28 +122,12 @@ impl Reader {
     /// has run out: what is written then would stand in the way of who has the message.
     async fn write_own(&self, claim: &Claim, record: &Record) -> Result<Option<u64>> {
         let Some(until) = self.deadline_of(claim) else { return Ok(None) };
-        let endpoint = &self.spec.endpoint;
-        let mut expected = claim.recorded.unwrap_or(NO_RECORD);
-        for _ in 0..2 {
-            let written = self.client.record(endpoint, claim.sequence, record, Some(expected), until).await?;
-            if let Written::As(revision) = written {
-                return Ok(Some(revision));
-            }
-            let Some(found) = self.client.recorded(endpoint, claim.sequence, until).await? else { break };
-            // Our first try, whose answer was lost.
-            if (Record { due: record.due, ..found.record.clone() }) == *record {
-                return Ok(Some(found.revision));
-            }
-            // Our own note that the run is made alone, whose answer was lost.
-            let is_ours = Record { alone: false, ..found.record.clone() }
-                == Record { alone: false, ..claim.record.clone() };
-            // Or of a message that had this number in a former stream.
-            if found.record.of == record.of && !is_ours {
-                break;
-            }
-            expected = found.revision;
-        }
-        Ok(None)
+        // Our own note that the run is made alone, whose answer was lost.
+        let is_ours = |found: &Record| {
+            Record { alone: false, ..found.clone() } == Record { alone: false, ..claim.record.clone() }
+        };
+        let over = (record, claim.recorded.unwrap_or(NO_RECORD));
+        self.client.record_over(&self.spec.endpoint, claim.sequence, over, is_ours, until).await
     }
 
     /// Until when something may be said of a claim, which is not later than its end: also where that comes while a

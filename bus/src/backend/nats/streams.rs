@@ -108,13 +108,14 @@ impl Client {
     }
 
     /// After nobody has answered for a stream: whether what was for it may be stored now. A queue is made where it is
-    /// missing. A subscription that is missing has ended: who sends does not bring it back, since nobody would read it.
+    /// missing. A subscription that is missing and that no host reads has ended: who sends does not bring it back.
     pub(super) async fn may_be_had(&self, home: &Home, until: Instant) -> Result<bool> {
-        if !matches!(home, Home::Endpoint(Endpoint::Subscription { .. })) {
+        let Home::Endpoint(subscription @ Endpoint::Subscription { .. }) = home else {
             return self.furnish_again(home, until).await.map(|()| true);
-        }
+        };
         if !self.is_there(home, until).await? {
-            return Ok(false);
+            self.refuse_if_emptied(until).await?;
+            return self.make_again_if_read(subscription, until).await;
         }
         if Instant::now() + PAUSE >= until {
             return Err(error(ErrorKind::Unavailable, "a stream is there and takes nothing")

@@ -10,21 +10,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::body;
-use super::client::Client;
+use super::client::{Client, PAUSES};
 use super::jetstream::Stored;
 use super::progress::Reached;
 use super::send::Mailing;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::message::Endpoint;
-use crate::reconnect::Backoff;
 
 /// What the id begins with under which a dead letter is put back. No retention applies to it any more.
 pub(super) const PUT_BACK: &str = "back.";
 /// The same of what a sweep has stored again, since somebody may have claimed it.
 const KEPT: &str = "kept.";
-/// The pauses before it is tried again to store something.
-const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 
 /// Whether a message is to stay, whatever its age.
 fn is_to_stay(stored: &Stored) -> bool {

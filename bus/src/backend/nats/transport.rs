@@ -16,6 +16,7 @@ use super::inspect::NatsInspect;
 use super::jetstream::Told;
 use super::readers::NatsReaders;
 use super::send::{self, NatsSender};
+use super::server_clock::ServerClock;
 use super::streams::Home;
 use crate::contract::{
     BoxFuture, Capabilities, Consumer, ConsumerSpec, Guarantees, OpenOptions, Reach, Sender, Transport,
@@ -40,9 +41,9 @@ pub(super) struct NatsTransport {
     max_body: usize,
 }
 
-/// Connects to a server that has JetStream.
-pub(super) async fn connect(config: &Config, options: &OpenOptions) -> Result<Arc<Client>> {
-    let client = Client::open(config, options.clock.clone()).await?;
+/// Connects to a server that has JetStream, and reads the server's time off that stream.
+pub(super) async fn connect(config: &Config, options: &OpenOptions, clock_of: Home) -> Result<Arc<Client>> {
+    let client = Client::open(config, options.clock.clone(), ServerClock::new(clock_of)).await?;
     let asked: Result<Told<Value>> = client.request("INFO", &Value::Null, client.deadline()).await;
     match asked {
         Ok(Ok(_)) => Ok(client),
@@ -55,7 +56,7 @@ pub(super) async fn connect(config: &Config, options: &OpenOptions) -> Result<Ar
 
 impl NatsTransport {
     pub(super) async fn open(config: &Config, options: &OpenOptions) -> Result<Self> {
-        let client = connect(config, options).await?;
+        let client = connect(config, options, Home::State).await?;
         let max_body = send::max_body(&client)?;
         if !options.create {
             NatsInspect::expect_store(&client).await?;
@@ -63,6 +64,7 @@ impl NatsTransport {
         for home in [Home::State, Home::Later, Home::Dead] {
             client.furnish(&home, client.deadline()).await?;
         }
+        client.note_beginning(client.deadline()).await?;
         tracing::info!(
             server = config.address,
             "NATS acknowledges before its disk has what it acknowledges, unless set up with sync_interval: always"

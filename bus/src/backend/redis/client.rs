@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::began::Began;
 use super::config::Config;
 use super::error::{Lost, closed, of_broken_connection, of_connecting, of_server, of_silence, unconnected};
 use super::hints::Hints;
@@ -30,6 +31,7 @@ pub(super) struct Client {
     pub(super) keys: Keys,
     pub(super) hints: Arc<Hints>,
     pub(super) max_body: usize,
+    pub(super) began: Began,
     server: String,
     timeout: Duration,
     line: watch::Receiver<Line>,
@@ -69,6 +71,7 @@ impl Client {
             keys: Keys::new(&config.prefix),
             hints,
             max_body: config.max_body,
+            began: Began::default(),
             server: config.server.clone(),
             timeout: config.timeout,
             line,

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use super::claim::{Claimed, Unanswered, request};
 use super::client::Client;
 use super::error::{Lost, closed};
-use super::registry;
 use super::settle::{self, Claims};
 use crate::clock::Clock;
 use crate::contract::{BoxFuture, Consumer, ConsumerSpec, Settlement};
@@ -61,7 +60,6 @@ impl RedisConsumer {
         let claimed = claimed?;
         if claimed.made {
             tracing::warn!(endpoint = %self.spec.endpoint, "the endpoint was gone from the server, and has been made again");
-            registry::add(&self.client, &self.spec.endpoint).await;
         }
         Ok(Some(claimed))
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::answer::{fence, items, next, number, text};
 use super::client::Client;
 use super::error::{Lost, error, unexpected};
-use super::registry;
 use super::script::{FENCE, Invocation, RAISE};
 use crate::contract::{
     BoxFuture, ConsumerSpec, Fence, FenceClaim, FenceGuard, FenceRow, Fencing, Raised, SqlExecutor,
@@ -56,9 +55,6 @@ impl Fencing for RedisFencing {
                 .with(micros(claim.lock_lease))
                 .with(place.name());
             let mut answer = items(self.0.run(&call, Lost::Again).await?)?;
-            if number::<u8>(next(&mut answer)?)? == 1 {
-                registry::add(&self.0, &claim.endpoint).await;
-            }
             match text(next(&mut answer)?)?.as_str() {
                 "raised" => Ok(Raised::Raised),
                 "outdated" => Ok(Raised::Outdated { in_force: fence(next(&mut answer)?)? }),

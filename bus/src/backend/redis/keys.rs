@@ -78,9 +78,14 @@ impl Keys {
         format!("{}:{{t/{topic}}}:subscriptions", self.prefix)
     }
 
-    /// The set of all endpoints' names, for people.
+    /// The set of all endpoints' names, for people. The scripts make its name from the endpoints'.
     pub(super) fn endpoints(&self) -> String {
         format!("{}:endpoints", self.prefix)
+    }
+
+    /// When the store was begun.
+    pub(super) fn began(&self) -> String {
+        format!("{}:began", self.prefix)
     }
 
     /// A lock's record.
@@ -93,7 +98,7 @@ impl Keys {
         format!("{}:freed", self.lock(id))
     }
 
-    /// The set of all locks' ids, for people.
+    /// The set of all locks' ids, for people. The scripts make its name from the records'.
     pub(super) fn locks(&self) -> String {
         format!("{}:locks", self.prefix)
     }

@@ -85,13 +85,7 @@ impl RedisLocks {
         match text(next(&mut answer)?)?.as_str() {
             "taken" => {
                 self.observed.forget(id);
-                let fence = fence(next(&mut answer)?)?;
-                if number::<u8>(next(&mut answer)?)? == 1 {
-                    // Its being listed is not worth a part of the lease.
-                    let listing = registry::add_lock(&self.client, id);
-                    let _ = tokio::time::timeout(patience(lock_lease), listing).await;
-                }
-                Ok(Some(fence))
+                Ok(Some(fence(next(&mut answer)?)?))
             }
             "held" => {
                 self.observed.note(id, read_held(&mut answer)?, self.clock.now());

@@ -1,6 +1,7 @@
 #![doc = include_str!("docs.md")]
 
 mod answer;
+mod began;
 mod body;
 mod claim;
 mod client;

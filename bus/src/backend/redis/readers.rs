@@ -7,7 +7,7 @@ use super::answer::{items, next, number, text};
 use super::client::Client;
 use super::error::{Lost, unexpected};
 use super::registry;
-use super::script::{ATTEND, DROP, Invocation, READING, SWEEP};
+use super::script::{ATTEND, CLEAR, DROP, Invocation, READING, SWEEP};
 use crate::contract::{Attended, BoxFuture, DroppedSubscription, Readers, Reading};
 use crate::error::Result;
 use crate::message::Endpoint;
@@ -22,15 +22,19 @@ impl RedisReaders {
         Invocation::new(script, vec![self.0.keys.place(endpoint).base])
     }
 
-    async fn read(&self, endpoint: Endpoint) -> Result<Reading> {
-        let answer = self.0.run(&self.call(&READING, &endpoint), Lost::Again).await?;
-        let mut times = items(answer)?.map(number::<i64>);
+    /// What is known of an endpoint; `None` if it is listed and not there.
+    async fn read(&self, endpoint: Endpoint) -> Result<Option<Reading>> {
+        let times = items(self.0.run(&self.call(&READING, &endpoint), Lost::Again).await?)?;
+        if times.len() == 0 {
+            return Ok(None);
+        }
+        let mut times = times.map(number::<i64>);
         let mut time = || -> Result<Option<Duration>> {
             let micros = times.next().unwrap_or_else(|| Err(unexpected("too few times")))?;
             Ok(u64::try_from(micros).ok().map(Duration::from_micros))
         };
         let (oldest, attended, retention) = (time()?, time()?, time()?);
-        Ok(Reading::new(endpoint, oldest, attended, retention))
+        Ok(Some(Reading::new(endpoint, oldest, attended, retention)))
     }
 
     async fn drop_one(&self, subscription: &Endpoint, unattended: Duration) -> Result<DroppedSubscription> {
@@ -38,26 +42,20 @@ impl RedisReaders {
         if place.subscription.is_none() {
             return Ok(DroppedSubscription::NotFound);
         }
-        let call = Invocation::new(&DROP, place.keys())
-            .with(unattended.as_micros())
-            .with(AT_ONCE)
-            .with(place.name());
-        loop {
-            let mut answer = items(self.0.run(&call, Lost::Again).await?)?;
-            let dropped = match text(next(&mut answer)?)?.as_str() {
-                "more" => continue,
-                "read" => {
-                    return Ok(DroppedSubscription::Attended(Duration::from_micros(number(next(
-                        &mut answer,
-                    )?)?)));
-                }
-                "none" => DroppedSubscription::NotFound,
-                "done" => DroppedSubscription::Done,
-                _ => return Err(unexpected("no word of ours")),
-            };
-            registry::remove(&self.0, subscription).await?;
-            return Ok(dropped);
-        }
+        let call = Invocation::new(&DROP, place.keys()).with(unattended.as_micros()).with(place.name());
+        let mut answer = items(self.0.run(&call, Lost::Again).await?)?;
+        let dropped = match text(next(&mut answer)?)?.as_str() {
+            "read" => {
+                let ago = Duration::from_micros(number(next(&mut answer)?)?);
+                return Ok(DroppedSubscription::Attended(ago));
+            }
+            "none" => DroppedSubscription::NotFound,
+            "done" => DroppedSubscription::Done,
+            _ => return Err(unexpected("no word of ours")),
+        };
+        let clear = self.call(&CLEAR, subscription).with(AT_ONCE);
+        while number::<u8>(self.0.run(&clear, Lost::Again).await?)? == 0 {}
+        Ok(dropped)
     }
 }
 
@@ -76,7 +74,7 @@ impl Readers for RedisReaders {
         Box::pin(async move {
             let mut readings = Vec::new();
             for endpoint in registry::endpoints(&self.0).await? {
-                readings.push(self.read(endpoint).await?);
+                readings.extend(self.read(endpoint).await?);
             }
             Ok(readings)
         })

@@ -56,11 +56,6 @@ impl Invocation {
         }
     }
 
-    /// A key by its number.
-    pub(super) fn key_at(&self, number: usize) -> Option<&str> {
-        self.keys.get(number.checked_sub(1)?).map(String::as_str)
-    }
-
     /// As a command for a server that knows the script.
     pub(super) fn by_hash(&self) -> redis::Cmd {
         self.command("EVALSHA", &self.script.hash)
@@ -90,7 +85,8 @@ macro_rules! scripts {
 
 scripts! {
     PREPARE = "endpoint", "prepare";
-    SEND = "endpoint", "outbox", "send";
+    BEGIN = "endpoint", "began", "begin";
+    SEND = "endpoint", "began", "outbox", "send";
     CLAIM = "endpoint", "held", "claim";
     SETTLE = "endpoint", "held", "outbox", "settle";
     EXTEND = "endpoint", "held", "extend";
@@ -103,8 +99,9 @@ scripts! {
     TAKE_OUT = "endpoint", "take_out";
     ATTEND = "endpoint", "attend";
     READING = "endpoint", "ages", "reading";
-    SWEEP = "endpoint", "ages", "sweep";
-    DROP = "endpoint", "drop";
+    SWEEP = "endpoint", "ages", "aside", "sweep";
+    DROP = "endpoint", "aside", "drop";
+    CLEAR = "endpoint", "aside", "clear";
     LOCK_TAKE = "lock/record", "lock/take";
     LOCK_RENEW = "lock/record", "lock/renew";
     LOCK_FINISH = "lock/record", "lock/finish";

@@ -10,10 +10,9 @@ use super::body;
 use super::client::Client;
 use super::error::{Lost, term_lost, unexpected};
 use super::fence::micros;
-use super::registry;
 use super::script::{CANCEL, Invocation, SEND};
 use crate::coalesce::{Carry, Coalescer, Limits};
-use crate::contract::{BoxFuture, Delay, Due, FenceGuard, Outgoing, Placed, Sender};
+use crate::contract::{BoxFuture, Delay, Due, FenceGuard, Outgoing, Placed, READ_AGAIN_WITHIN, Sender};
 use crate::error::{Error, Result};
 use crate::message::{Endpoint, Name, Target};
 
@@ -72,7 +71,9 @@ struct Part {
 impl Part {
     fn new(client: &Client, target: &Target) -> Self {
         let (kind, key) = client.keys.target(target);
-        let call = Invocation::new(&SEND, vec![key]).with(kind);
+        let believed = client.began.believed();
+        let call =
+            Invocation::new(&SEND, vec![key]).with(kind).with(believed).with(micros(READ_AGAIN_WITHIN));
         Part { target: target.clone(), call, positions: Vec::new(), bytes: 0 }
     }
 
@@ -90,7 +91,13 @@ impl Part {
     /// Stores them; answers for each.
     async fn send(&self, client: &Client, batch: &[Outgoing]) -> Result<Vec<Result<Placed>>> {
         let mut answer = items(client.run(&self.call, Lost::Unknown).await?)?;
-        note_made(client, &self.target, next(&mut answer)?).await?;
+        let (word, since) = (text(next(&mut answer)?)?, text(next(&mut answer)?)?);
+        if word == "emptied" {
+            return Err(client.began.refuse(since));
+        }
+        if !since.is_empty() {
+            client.began.note(since);
+        }
         let answers: Vec<Value> = items(next(&mut answer)?)?.collect();
         if answers.len() != self.positions.len() {
             return Err(unexpected("another number of answers than of messages"));
@@ -102,14 +109,6 @@ impl Part {
             .map(|(answer, message)| Ok(placed(message, &text(answer)?)))
             .collect()
     }
-}
-
-/// A queue that was made by sending to it is listed like any other.
-async fn note_made(client: &Client, target: &Target, made: Value) -> Result<()> {
-    if let (Target::Queue(name), Some(_)) = (target, items(made)?.next()) {
-        registry::add(client, &Endpoint::Queue(name.clone())).await;
-    }
-    Ok(())
 }
 
 /// Where a message lies, or that its term is over.

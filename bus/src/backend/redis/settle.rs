@@ -11,12 +11,11 @@ use super::doubts::{Batch, ClaimKey, Doubts};
 use super::error::{Lost, receipt_lost, term_lost, unexpected};
 use super::fence::{Term, micros};
 use super::keys::Place;
-use super::registry;
 use super::script::{ALONE, EXTEND, Invocation, SETTLE, Script};
 use super::send::{add_conditions, encode};
 use crate::contract::{Fence, Outgoing, Settlement, item_by_item};
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::{Endpoint, Receipt, Target, Verdict};
+use crate::message::{Receipt, Verdict};
 
 /// How many claims one call of a script ends or extends at most, and with how many bytes to be sent.
 const MOST_CLAIMS: usize = 1000;
@@ -77,7 +76,7 @@ async fn settle_part(client: &Client, claims: &Claims, part: &[Settlement]) -> R
     let question = Question::new(client, claims, part, batch, claims.doubts.about(&keys));
     match client.run(&question.call, Lost::Again).await {
         Ok(answer) => {
-            let settled = question.read(client, claims, answer).await;
+            let settled = question.read(claims, answer);
             claims.doubts.answered(batch, &keys);
             settled
         }
@@ -140,12 +139,9 @@ impl<'p> Question<'p> {
     }
 
     /// Reads the answer, in the order of the settlements.
-    async fn read(self, client: &Client, claims: &Claims, answer: Value) -> Result<Vec<Result<()>>> {
+    fn read(self, claims: &Claims, answer: Value) -> Result<Vec<Result<()>>> {
         let part = self.part;
         let mut answer = unfenced(answer, claims.fence())?;
-        for key in items(next(&mut answer)?)? {
-            note_made(client, &self.call, part, number(key)?).await;
-        }
         let mut answers: Vec<Result<()>> = part.iter().map(|_| Ok(())).collect();
         for lost in items(next(&mut answer)?)? {
             let place = number::<usize>(lost)?.checked_sub(1).and_then(|place| self.completed.get(place));
@@ -252,19 +248,6 @@ fn add_outgoing(call: &mut Invocation, client: &Client, message: &Outgoing, byte
     call.add(key);
     add_conditions(call, client, message);
     call.add_bytes(bytes);
-}
-
-/// A queue that was made by sending to it is listed like any other.
-async fn note_made(client: &Client, call: &Invocation, part: &[Settlement], key: usize) {
-    let queues =
-        part.iter().flat_map(|settlement| &settlement.outgoing).filter_map(|message| match &message.target {
-            Target::Queue(name) => Some(Endpoint::Queue(name.clone())),
-            Target::Topic(_) => None,
-        });
-    let made = |queue: &Endpoint| call.key_at(key) == Some(&client.keys.place(queue).base);
-    for queue in queues.filter(made).take(1) {
-        registry::add(client, &queue).await;
-    }
 }
 
 fn outcome_of(outcome: Value, settlement: &Settlement) -> Result<Result<()>> {

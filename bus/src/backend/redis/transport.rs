@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::answer::text;
 use super::client::Client;
 use super::config::Config;
 use super::consumer::RedisConsumer;
@@ -10,8 +11,7 @@ use super::error::{Lost, error, term_lost};
 use super::fence::{self, RedisFencing, Term};
 use super::inspect::RedisInspect;
 use super::readers::RedisReaders;
-use super::registry;
-use super::script::{Invocation, PREPARE};
+use super::script::{BEGIN, Invocation, PREPARE};
 use super::send::{RedisDelay, RedisSender};
 use super::server::Server;
 use super::settle::Claims;
@@ -37,6 +37,10 @@ impl RedisTransport {
         let server = Server::ask(&client).await?;
         server.check()?;
         server.warn_of_loss(&config.server);
+        if options.create {
+            let begin = Invocation::new(&BEGIN, vec![client.keys.began()]);
+            client.began.note(text(client.run(&begin, Lost::Again).await?)?);
+        }
         let sender = Arc::new(RedisSender::new(Arc::clone(&client)));
         let (clock, address) = (options.clock.clone(), config.address("://"));
         Ok(RedisTransport { client, sender, clock, address, server })
@@ -97,7 +101,6 @@ impl Transport for RedisTransport {
                 let place = self.client.keys.place(endpoint);
                 let call = Invocation::new(&PREPARE, place.keys()).with(place.name());
                 self.client.run(&call, Lost::Again).await?;
-                registry::add(&self.client, endpoint).await;
             }
             Ok(())
         })

@@ -1,18 +1,13 @@
--- Drops a subscription with all that is in it. KEYS: endpoint, set of the topic's subscriptions. ARGV: how long nobody may
--- have attended to it, how many dead letters to drop at most, subscription. Answers {'none'}, {'read', how long ago},
--- {'more'} or {'done'}.
+-- Drops a subscription with all that is in it, unless somebody reads it: decided once, and done whole, so that whoever comes
+-- next finds it as it was or not at all. KEYS: endpoint, set of the topic's subscriptions. ARGV: how long nobody may have
+-- attended to it, subscription. Answers {'none'}, {'read', how long ago} or {'done'}; then clear.lua is called.
 
 local e = endpoint(KEYS[1])
-if redis.call('HEXISTS', e.meta, 'made') == 0 then return { 'none' } end
+if not is_made(e) then return { redis.call('EXISTS', e.aside) == 1 and 'done' or 'none' } end
 local read = tonumber(redis.call('HGET', e.meta, 'read') or '')
 if read and now - read < tonumber(ARGV[1]) then return { 'read', math.max(now - read, 0) } end
 -- Nothing that is published from now on reaches it.
-redis.call('SREM', KEYS[2], ARGV[3])
-local deaths = redis.call('ZRANGE', e.dead, 0, ARGV[2] - 1)
-for _, death in ipairs(deaths) do redis.call('DEL', e.dead .. ':' .. death) end
-if #deaths == tonumber(ARGV[2]) then
-  redis.call('ZREM', e.dead, unpack(deaths))
-  return { 'more' }
-end
+redis.call('SREM', KEYS[2], ARGV[2])
+set_aside(e)
 for _, place in ipairs(PLACES) do redis.call('UNLINK', e[place]) end
 return { 'done' }

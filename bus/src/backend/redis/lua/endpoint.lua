@@ -26,6 +26,8 @@ local KEPT = '9999999999999998'
 local function endpoint(base)
   local e = { base = base }
   for _, place in ipairs(PLACES) do e[place] = base .. place end
+  -- What was set aside when the endpoint was dropped; see aside.lua.
+  e.aside = base .. 'aside'
   return e
 end
 
@@ -42,14 +44,33 @@ local function less(a, b)
   return a < b
 end
 
+local function is_made(e)
+  return redis.call('HEXISTS', e.meta, 'made') == 1
+end
+
+-- The set of all endpoints' names, and the endpoint's name in it: nothing but people's views reads it.
+local function listing(e)
+  local prefix, name, rest = string.match(e.base, '^(.-):{%a/(.-)}:(.*)$')
+  local subscription = string.match(rest, '^s/(.*):$')
+  return prefix .. ':endpoints', subscription and (name .. '/' .. subscription) or name
+end
+
+-- That an endpoint cannot be listed is no reason to call anything else a failure.
+local function list(e)
+  redis.pcall('SADD', listing(e))
+end
+
 -- Makes the endpoint where it is missing; true if it was. `topic` is the set of a topic's subscriptions.
 local function ensure(e, topic, name)
-  local known = redis.call('HEXISTS', e.meta, 'made') == 1
+  local known = is_made(e)
   if topic and redis.call('SISMEMBER', topic, name) == 0 then
     redis.call('SADD', topic, name)
     known = false
   end
-  if not known then redis.call('HSET', e.meta, 'made', now) end
+  if not known then
+    redis.call('HSET', e.meta, 'made', now)
+    list(e)
+  end
   return not known
 end
 

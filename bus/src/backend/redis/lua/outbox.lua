@@ -1,6 +1,6 @@
 -- Storing messages. A target is a queue or a topic, whose message goes into each of its subscriptions.
 
-local opened, made = {}, {}
+local opened = {}
 
 -- The endpoints of a target: KEYS[key] is a queue's own prefix, or the set of a topic's subscriptions.
 local function readers(kind, key)
@@ -8,7 +8,7 @@ local function readers(kind, key)
   local found = {}
   if kind == 'queue' then
     local e = endpoint(KEYS[key])
-    if ensure(e) then made[#made + 1] = key end
+    ensure(e)
     found[1] = e
   else
     local names = redis.call('SMEMBERS', KEYS[key])

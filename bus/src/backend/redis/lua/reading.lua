@@ -1,7 +1,8 @@
 -- What is known about the reading of an endpoint. KEYS: endpoint. Answers {how long ago its first available message was
--- sent, how long ago a host attended to it, its retention}, each -1 where there is none.
+-- sent, how long ago a host attended to it, its retention}, each -1 where there is none; nothing, if it is not there.
 
 local e = endpoint(KEYS[1])
+if not is_made(e) then return {} end
 local back = redis.call('ZRANGE', e.back, 0, 0)[1]
 local first = back and redis.call('HGET', e.body, back) or redis.call('LINDEX', e.ready, 0)
 local sent = first and sent_at(first)

@@ -4,9 +4,8 @@
 -- then for each other settlement: number, claim, verdict, its two arguments, count of outgoing messages, and for each of
 -- these: 'queue' or 'topic', key, when, time, key of the guard or 0, fence, body.
 -- Verdicts: complete | retry (after, error) | dead (reason, error) | release | check: only whether the claim is ours.
--- Answers {'settled', keys of queues that were made, {what was lost among the completed, counted from 1}, {for each other
--- 1, 0 for a lost claim, or the fence in force}, {for each former batch: what it had not ended, if it was done}} or
--- {'fenced', fence in force}.
+-- Answers {'settled', {what was lost among the completed, counted from 1}, {for each other 1, 0 for a lost claim, or the
+-- fence in force}, {for each former batch: what it had not ended, if it was done}} or {'fenced', fence in force}.
 --
 -- What a batch has not ended is kept for a while, "batch number:claim …", for those who never got its answer.
 
@@ -190,4 +189,4 @@ if is_sooner or (comes_back and was_empty) or strict then tell(e) end
 go_on_when_full(e.meta)
 local kept = ARGV[4] .. (#not_done > 0 and ' ' .. table.concat(not_done, ' ') or '')
 redis.call('SET', e.base .. 'settled:' .. ARGV[3], kept, 'PX', ARGV[5])
-return { 'settled', made, lost, answers, former }
+return { 'settled', lost, answers, former }

@@ -1,7 +1,9 @@
--- Drops what is older than the endpoint's retention and has never been claimed nor put back, from the front on. KEYS:
--- endpoint. ARGV: how many are looked at, at most. Answers how many were dropped.
+-- Drops what is older than the endpoint's retention and has never been claimed nor put back, from the front on; and what is
+-- left of a drop that somebody died over. KEYS: endpoint. ARGV: how many are looked at, at most. Answers how many of the
+-- former were dropped.
 
 local e = endpoint(KEYS[1])
+clear(e, tonumber(ARGV[1]))
 local retention = tonumber(redis.call('HGET', e.meta, 'retention') or '')
 local swept, kept = 0, 0
 while retention and swept + kept < tonumber(ARGV[1]) do

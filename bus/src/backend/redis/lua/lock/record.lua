@@ -6,6 +6,13 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local record = KEYS[1]
 
+-- Takes note of the lock in the set of all locks' ids, which nothing but people's views reads: that it cannot be listed is
+-- no reason not to have it.
+local function list()
+  local prefix, id = string.match(record, '^(.-):{lock/(.*)}$')
+  redis.pcall('SADD', prefix .. ':locks', id)
+end
+
 -- Compares decimal numbers of any size.
 local function less(a, b)
   if #a ~= #b then return #a < #b end

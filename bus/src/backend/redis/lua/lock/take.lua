@@ -1,7 +1,7 @@
 -- Takes a lock, or extends it for the owner who has it already. KEYS: record.
 -- ARGV: owner, lease, and what the candidate has seen by itself: fence and beat, or '', and how long its own clock still
 -- has the holder's lease last.
--- Answers {'taken', fence, made} or {'held', fence, beat, age, lease}.
+-- Answers {'taken', fence} or {'held', fence, beat, age, lease}.
 
 local owner, lease, seen_fence, seen_beat, wait = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local row = redis.call('HMGET', record, 'owner', 'fence', 'lease', 'renewed', 'beat', 'ended')
@@ -31,4 +31,5 @@ end
 redis.call('HSET', record, 'owner', owner, 'lease', lease, 'renewed', now)
 redis.call('HINCRBY', record, 'beat', 1)
 redis.call('HDEL', record, 'ended', 'reason')
-return { 'taken', redis.call('HGET', record, 'fence'), holder and 0 or 1 }
+list()
+return { 'taken', redis.call('HGET', record, 'fence') }

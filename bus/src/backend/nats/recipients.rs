@@ -1,0 +1,122 @@
+//! Whom an event is stored for: the subscriptions of its topic that there are. What this process has seen of a topic it
+//! remembers. Where a subscription is missing that was there before, either it was dropped, or its stream was deleted under
+//! hosts that read it, which is made again; or the whole store has been emptied, and nobody knows yet who reads it: then
+//! events are refused for a moment.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::error::{error, unexpected};
+use super::jetstream::{StreamInfo, read_time};
+use super::streams::Home;
+use crate::contract::READ_AGAIN_WITHIN;
+use crate::error::{ErrorKind, Result};
+use crate::message::{Endpoint, Name};
+
+/// What is known of those who read.
+#[derive(Debug, Default)]
+pub(super) struct Recipients {
+    /// When the stream of records was made: it is there as long as the store is.
+    began: Mutex<Began>,
+    /// Each topic's subscriptions, as they were found last.
+    topics: Mutex<BTreeMap<Name, Vec<Endpoint>>>,
+}
+
+#[derive(Debug, Default)]
+struct Began {
+    known: Option<String>,
+    /// The other time that has been told of.
+    told: Option<String>,
+}
+
+impl Client {
+    /// The subscriptions that an event of this topic is stored for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] while it is not known again who reads it.
+    pub(super) async fn recipients(&self, topic: &Name, until: Instant) -> Result<Vec<Endpoint>> {
+        let mut found = self.subscriptions(topic, until).await?;
+        let before = self.recipients.topics.lock().get(topic).cloned();
+        let is_missing = |one: &Endpoint| !found.contains(one);
+        let missing: Vec<_> = before.iter().flatten().filter(|one| is_missing(one)).cloned().collect();
+        if before.is_none() || !missing.is_empty() {
+            self.refuse_if_emptied(until).await?;
+        }
+        for subscription in missing {
+            if self.make_again_if_read(&subscription, until).await? {
+                found.push(subscription);
+            }
+        }
+        self.recipients.topics.lock().insert(topic.clone(), found.clone());
+        Ok(found)
+    }
+
+    /// The subscriptions of a topic that there are now.
+    async fn subscriptions(&self, topic: &Name, until: Instant) -> Result<Vec<Endpoint>> {
+        let streams = self.streams(&self.names.topic_subjects(topic), until).await?;
+        let is_its =
+            |endpoint: &Endpoint| matches!(endpoint, Endpoint::Subscription { topic: of, .. } if of == topic);
+        Ok(streams.iter().filter_map(|stream| self.names.endpoint(stream)).filter(is_its).collect())
+    }
+
+    /// Makes a subscription that is missing again, if somebody reads it. Whether it is there then.
+    pub(super) async fn make_again_if_read(&self, subscription: &Endpoint, until: Instant) -> Result<bool> {
+        if !self.is_read(subscription, until).await? {
+            return Ok(false);
+        }
+        self.prepare(subscription, until).await?;
+        tracing::warn!(%subscription, "the subscription was gone from the server though it is read, and has been made again");
+        Ok(true)
+    }
+
+    /// Takes note of the store that is there now: that is the one we know.
+    pub(super) async fn note_beginning(&self, until: Instant) -> Result<()> {
+        let info = self.records_info(until).await?;
+        self.recipients.began.lock().known = Some(info.created);
+        Ok(())
+    }
+
+    /// Refuses if the store has been emptied so lately that those who read it may not have made their subscriptions again.
+    pub(super) async fn refuse_if_emptied(&self, until: Instant) -> Result<()> {
+        let StreamInfo { created, .. } = self.records_info(until).await?;
+        let is_another = self.recipients.began.lock().known.as_ref().is_some_and(|known| *known != created);
+        if is_another {
+            let since = read_time(&created).ok_or_else(|| unexpected("a time that is none"))?;
+            if self.server_now(until).await?.since(since) < READ_AGAIN_WITHIN {
+                return Err(self.emptied(created));
+            }
+        }
+        self.recipients.began.lock().known = Some(created);
+        Ok(())
+    }
+
+    fn emptied(&self, created: String) -> crate::Error {
+        let created = Some(created);
+        let mut began = self.recipients.began.lock();
+        if began.told != created {
+            tracing::warn!(
+                "the store has been emptied: what was in it is gone, and events are refused for {READ_AGAIN_WITHIN:?}, \
+                 until those who read them have made their subscriptions again"
+            );
+            began.told = created;
+        }
+        error(
+            ErrorKind::Unavailable,
+            "the store was emptied a moment ago, and the subscriptions that are read may not all be there again: send \
+             the event again in a few seconds",
+        )
+    }
+
+    /// The stream of records, made where it is missing.
+    async fn records_info(&self, until: Instant) -> Result<StreamInfo> {
+        loop {
+            if let Some(info) = self.stream_info(&self.names.state(), None, until).await? {
+                return Ok(info);
+            }
+            self.furnish_again(&Home::State, until).await?;
+        }
+    }
+}

@@ -1,0 +1,3 @@
+-- Begins the store where it is empty. KEYS: when it was begun. Answers that.
+
+return began(KEYS[1])
