@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bus::contract::{Attended, ConsumerSpec, Depth, Due, Outgoing};
 use bus::message::Verdict;
 use bus::{Endpoint, ErrorKind};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::store::{
@@ -66,10 +67,13 @@ async fn a_delayed_message_is_not_late_for_long_when_who_had_it_is_gone() {
     }
     store.transport.close().await;
     let client = store.server.client().await;
-    let ask = json!({ "batch": 1, "expires": 10_000_000_000_u64 }).to_string();
-    let taken = client.request("$JS.API.CONSUMER.MSG.NEXT.test_later.mover", ask.into());
-    let taken = tokio::time::timeout(PATIENCE, taken).await.expect("it is due").unwrap();
-    assert!(taken.reply.is_some(), "{taken:?}");
+    let inbox = client.new_inbox();
+    let mut given = client.subscribe(inbox.clone()).await.unwrap();
+    let ask = json!({ "batch": 1, "expires": 20_000_000_000_u64 }).to_string();
+    let next = "$JS.API.CONSUMER.MSG.NEXT.test_later.mover";
+    client.publish_with_reply(next, inbox, ask.into()).await.unwrap();
+    let taken = tokio::time::timeout(PATIENCE, given.next()).await.expect("it is due").unwrap();
+    assert!(taken.subject.starts_with("test.later.q.jobs."), "{taken:?}");
 
     let begun = Instant::now();
     let transport = open(&store.server.url(PREFIX)).await.unwrap();
