@@ -237,6 +237,7 @@ fn of_locks(scheme: &Scheme, locks: &dyn LockManager) -> Vec<(&'static str, Stri
         ("URL", format!("`{}://`", scheme.name)),
         ("keep apart the", promised.reach.to_string()),
         ("a lease ends by", promised.expiry.to_owned()),
+        ("a lock that is held is", promised.durability.to_string()),
         ("fences across a restore", restored.to_owned()),
         ("a release is", released),
         ("shortest lease", time(promised.leases.shortest)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{BoxFuture, Fence, Reach};
+use super::{BoxFuture, Durability, Fence, Reach};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Endpoint;
 
@@ -331,6 +331,9 @@ pub struct LockGuarantees {
     pub expiry: &'static str,
     /// Whether fences grow across a restore of the store from a backup.
     pub monotonic_across_restore: bool,
+    /// What a lock that is held outlives. One that the store forgets, by a power loss say, may be taken by somebody else
+    /// while its holder does not know it yet: until the next renewal, and never for longer than a lease.
+    pub durability: Durability,
     /// Whether [`LockManager::watch`] tells of a release.
     pub watch: bool,
     /// How often a candidate asks, where it waits for nothing better.
@@ -340,13 +343,15 @@ pub struct LockGuarantees {
 }
 
 impl LockGuarantees {
-    /// Guarantees of a lock manager without a watch, with the [usual](LeaseRange::USUAL) leases and a poll every second.
+    /// Guarantees of a lock manager without a watch, with the [usual](LeaseRange::USUAL) leases and a poll every second,
+    /// which does not say what its locks outlive.
     pub fn new(authority: impl Into<String>, reach: Reach, expiry: &'static str) -> Self {
         LockGuarantees {
             authority: authority.into(),
             reach,
             expiry,
             monotonic_across_restore: true,
+            durability: Durability::Unknown,
             watch: false,
             poll: Duration::from_secs(1),
             leases: LeaseRange::USUAL,

@@ -55,10 +55,11 @@ pub(super) fn transport(name: &str, guarantees: &Guarantees, note: &str) -> Stri
 /// What the locks are, in a line.
 pub(super) fn locks(locks: &LockGuarantees) -> String {
     format!(
-        "locks: {}, for the {}; a lease ends by {}; fences {} across a restore; {}",
+        "locks: {}, for the {}; a lease ends by {}; a lock that is held is {}; fences {} across a restore; {}",
         locks.authority,
         locks.reach,
         locks.expiry,
+        locks.durability,
         if locks.monotonic_across_restore { "grow" } else { "may repeat" },
         if locks.watch {
             "a release is told at once".to_owned()

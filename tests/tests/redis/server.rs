@@ -21,6 +21,8 @@ async fn an_acknowledgement_is_worth_what_the_server_says() {
         let guarantees = transport.guarantees();
         assert!(guarantees.acknowledgement.contains(said), "{}", guarantees.acknowledgement);
         assert_eq!(guarantees.durability, outlives, "{said}");
+        let locks = open_locks(&server.url(PREFIX)).await.unwrap();
+        assert_eq!(locks.guarantees().durability, outlives, "{said}: what a lock that is held outlives");
         assert_eq!(guarantees.store, format!("redis://127.0.0.1:{}/0?prefix=test", server.port()));
     }
 }
@@ -40,6 +42,7 @@ async fn a_server_that_may_not_be_asked_is_used_all_the_same() {
     assert!(!format!("{guarantees:?}").contains("s3cret"));
     let locks = open_locks(&url).await.unwrap();
     assert!(!format!("{:?}", locks.guarantees()).contains("s3cret"));
+    assert_eq!(locks.guarantees().durability, Durability::Unknown);
     transport.prepare(&[bus::Endpoint::parse("jobs").unwrap()]).await.unwrap();
     transport.sender().send(vec![command("jobs", "x")]).await.remove(0).unwrap();
     let consumer = transport.consumer(ConsumerSpec::new(endpoint("jobs"), LEASE)).await.unwrap();

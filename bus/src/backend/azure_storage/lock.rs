@@ -17,8 +17,8 @@ use super::name;
 use super::record::Record;
 use crate::clock::{BootInstant, Clock};
 use crate::contract::{
-    BoxFuture, Ended, Grant, Lease, LeaseRange, LockGuarantees, LockId, LockManager, LockRecord, OpenOptions,
-    Owner, Reach, Renewal, check_note,
+    BoxFuture, Durability, Ended, Grant, Lease, LeaseRange, LockGuarantees, LockId, LockManager, LockRecord,
+    OpenOptions, Owner, Reach, Renewal, check_note,
 };
 use crate::error::{ErrorKind, Result};
 
@@ -168,6 +168,7 @@ impl LockManager for BlobLocks {
         let authority = format!("azblob:{}", self.container);
         let mut guarantees =
             LockGuarantees::new(authority, Reach::Fleet, "the clock of Azure's storage service");
+        guarantees.durability = Durability::Replicated;
         guarantees.poll = self.poll;
         guarantees.leases = LEASES;
         guarantees

@@ -18,8 +18,8 @@ use super::record::{LONGEST_ID, Record, new_file};
 use super::threads::Threads;
 use crate::clock::{BootInstant, Clock, clock_id};
 use crate::contract::{
-    BoxFuture, Ended, Fence, Grant, LONGEST_LOCK_LEASE, Lease, LockGuarantees, LockId, LockManager,
-    LockRecord, OpenOptions, Owner, Reach, Renewal, check_note, try_time,
+    BoxFuture, Durability, Ended, Fence, Grant, LONGEST_LOCK_LEASE, Lease, LockGuarantees, LockId,
+    LockManager, LockRecord, OpenOptions, Owner, Reach, Renewal, check_note, try_time,
 };
 use crate::error::{ErrorKind, Result};
 use crate::files::DirectoryWatch;
@@ -332,6 +332,7 @@ impl LockManager for FileLocks {
         let authority = format!("file:{}", self.files.directory.id());
         let mut guarantees = LockGuarantees::new(authority, self.reach, expiry);
         guarantees.watch = self.watch.is_some() && self.reach == Reach::Machine;
+        guarantees.durability = Durability::Synced;
         guarantees.poll = self.poll;
         guarantees
     }

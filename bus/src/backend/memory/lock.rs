@@ -11,8 +11,8 @@ use super::queue::Now;
 use super::store::{Handle, error};
 use crate::clock::BootInstant;
 use crate::contract::{
-    BoxFuture, Ended, Fence, Grant, LONGEST_LOCK_LEASE, Lease, LeaseRange, LockGuarantees, LockId,
-    LockManager, LockRecord, Owner, Reach, Renewal, check_note,
+    BoxFuture, Durability, Ended, Fence, Grant, LONGEST_LOCK_LEASE, Lease, LeaseRange, LockGuarantees,
+    LockId, LockManager, LockRecord, Owner, Reach, Renewal, check_note,
 };
 use crate::error::{ErrorKind, Result};
 
@@ -142,6 +142,7 @@ impl LockManager for MemoryLocks {
             Reach::Process,
             "the clock of whoever opened the store first",
         );
+        guarantees.durability = Durability::ProcessMemory;
         guarantees.watch = true;
         guarantees.leases = LEASES;
         guarantees

@@ -22,8 +22,10 @@ use super::row::{fence_column, fence_from, micros, span, text_column};
 use super::schema;
 use super::session::{Durability, Param};
 use super::statement::{self, Sql};
+use super::store::ask_what_a_commit_means;
 use super::wake::{Topic, Wake};
 use crate::clock::{BootInstant, Clock};
+use crate::contract::Durability as Outlives;
 use crate::contract::{
     BoxFuture, Ended, Fence, Grant, LONGEST_LOCK_LEASE, Lease, LeaseRange, LockGuarantees, LockId,
     LockManager, LockRecord, OpenOptions, Owner, Reach, Renewal, check_note, try_time,
@@ -41,6 +43,7 @@ const CONNECTIONS: usize = 4;
 pub(super) struct PostgresLocks {
     shared: Arc<Shared>,
     store: Uuid,
+    outlives: Outlives,
     watching: bool,
     /// For each lock that was asked for: the hints as they stood then, so that a release between asking and watching
     /// is not missed.
@@ -73,15 +76,14 @@ impl PostgresLocks {
     pub(super) async fn open(config: Config, options: &OpenOptions) -> Result<Self> {
         let pool = Pool::new(Arc::new(config), Durability::Full, CONNECTIONS);
         let store = schema::open(&pool, options.create).await?;
-        let session = pool.borrow().await?;
-        let direct = session.is_direct();
-        session.end(Ok(())).map_err(Failure::of_repeatable)?;
+        let (outlives, _, direct) = ask_what_a_commit_means(&pool).await?;
         let tasks = TaskTracker::new();
         let wake = Wake::start(&pool, &tasks, direct);
         let shared = Arc::new(Shared { pool, wake, clock: options.clock.clone() });
         Ok(PostgresLocks {
             shared,
             store,
+            outlives,
             watching: direct,
             asked: Mutex::default(),
             seen: Mutex::default(),
@@ -237,6 +239,7 @@ impl LockManager for PostgresLocks {
             Reach::Fleet,
             "the server's clock, and each candidate's own boot clock should that be set",
         );
+        guarantees.durability = self.outlives;
         guarantees.watch = self.watching;
         guarantees.leases = LEASES;
         guarantees

@@ -232,7 +232,7 @@ impl Drop for Ticket {
 }
 
 /// What an answered `send` means on this server, and whether it is reached directly.
-async fn ask_what_a_commit_means(pool: &Arc<Pool>) -> Result<(Outlives, String, bool)> {
+pub(super) async fn ask_what_a_commit_means(pool: &Arc<Pool>) -> Result<(Outlives, String, bool)> {
     let mut session = pool.borrow().await?;
     let direct = session.is_direct();
     let asked = within(pool.config().deadline, session.query(&statement::DURABILITY, &[])).await;

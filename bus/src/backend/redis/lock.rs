@@ -19,8 +19,8 @@ use super::script::{Invocation, LOCK_FINISH, LOCK_NOTE, LOCK_RENEW, LOCK_SHOW, L
 use super::server::Server;
 use crate::clock::Clock;
 use crate::contract::{
-    BoxFuture, Ended, Fence, Grant, LONGEST_LOCK_LEASE, Lease, LockGuarantees, LockId, LockManager,
-    LockRecord, OpenOptions, Owner, Reach, Renewal, check_note, try_time,
+    BoxFuture, Durability, Ended, Fence, Grant, LONGEST_LOCK_LEASE, Lease, LockGuarantees, LockId,
+    LockManager, LockRecord, OpenOptions, Owner, Reach, Renewal, check_note, try_time,
 };
 use crate::error::{ErrorKind, Result};
 use crate::observed::{Beat, Held, Observed};
@@ -33,6 +33,7 @@ pub(super) struct RedisLocks {
     client: Arc<Client>,
     clock: Clock,
     authority: String,
+    durability: Durability,
     observed: Observed,
     /// For each lock that was asked for: the hints as they stood then, so that a release between asking and watching is
     /// not missed.
@@ -55,6 +56,7 @@ impl RedisLocks {
             client,
             clock: options.clock.clone(),
             authority: config.address(":"),
+            durability: server.durability(),
             observed: Observed::default(),
             asked: Mutex::default(),
         })
@@ -138,6 +140,7 @@ impl LockManager for RedisLocks {
             Reach::Fleet,
             "the server's clock, checked against the candidate's own; not across a fail-over to a replica",
         );
+        guarantees.durability = self.durability;
         guarantees.watch = true;
         guarantees
     }

@@ -14,12 +14,13 @@ use super::error::error;
 use super::file::BRIEF;
 use super::row::{fence_column, fence_from, instant};
 use super::transaction::Tx;
+use super::transport::durability;
 use super::wake::Topic;
 use super::writer::{Role, Writer};
 use crate::clock::Clock;
 use crate::contract::{
-    BoxFuture, Ended, Fence, Grant, Lease, LeaseRange, LockGuarantees, LockId, LockManager, LockRecord,
-    OpenOptions, Owner, Reach, Renewal, check_note,
+    BoxFuture, Durability, Ended, Fence, Grant, Lease, LeaseRange, LockGuarantees, LockId, LockManager,
+    LockRecord, OpenOptions, Owner, Reach, Renewal, check_note,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -31,6 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Locks in a SQLite file. Has a connection and a thread of its own, so that no backlog of messages delays a renewal.
 pub(super) struct SqliteLocks {
     writer: Arc<Writer>,
+    durability: Durability,
     /// For each lock that was asked for: the hints as they stood then, so that a release between asking and watching
     /// is not missed.
     asked: Mutex<HashMap<LockId, watch::Receiver<()>>>,
@@ -41,7 +43,8 @@ impl SqliteLocks {
         config.busy_timeout = BRIEF;
         let opening = Writer::open(config, Clock::clone(&options.clock), Role::Locks);
         let writer = in_time(PATIENCE, opening).await?;
-        Ok(SqliteLocks { writer, asked: Mutex::default() })
+        let durability = in_time(PATIENCE, durability(&writer)).await?;
+        Ok(SqliteLocks { writer, durability, asked: Mutex::default() })
     }
 }
 
@@ -148,6 +151,7 @@ impl LockManager for SqliteLocks {
         let authority = format!("sqlite:{}", self.writer.identity().path().display());
         let mut guarantees =
             LockGuarantees::new(authority, Reach::Machine, "the machine's boot clock, which counts suspends");
+        guarantees.durability = self.durability;
         guarantees.watch = self.writer.wake().is_listening();
         guarantees.leases = LEASES;
         guarantees

@@ -30,8 +30,7 @@ impl SqliteTransport {
         let max_body = config.max_body;
         let writer = Writer::open(config, options.clock.clone(), Role::Messages).await?;
         // By the connection that commits.
-        let asked = writer.read(|tx| tx.statement("PRAGMA synchronous")?.query_row([], |row| row.get(0)));
-        let durability = durability(asked.await?);
+        let durability = durability(&writer).await?;
         Ok(SqliteTransport { writer, clock: options.clock.clone(), durability, max_body })
     }
 }
@@ -98,13 +97,15 @@ impl Transport for SqliteTransport {
     }
 }
 
-/// What a commit outlives at this level of `PRAGMA synchronous`, with a write-ahead log.
-fn durability(synchronous: i64) -> Durability {
-    match synchronous {
+/// What a commit outlives at the file's level of `PRAGMA synchronous`, with a write-ahead log.
+pub(super) async fn durability(writer: &Writer) -> Result<Durability> {
+    let asked =
+        writer.read(|tx| tx.statement("PRAGMA synchronous")?.query_row([], |row| row.get::<_, i64>(0)));
+    Ok(match asked.await? {
         2 | 3 => Durability::Synced,
         0 | 1 => Durability::Written,
         _ => Durability::Unknown,
-    }
+    })
 }
 
 /// What an answered `send` means.
