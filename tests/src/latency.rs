@@ -15,6 +15,26 @@ const BETWEEN: Duration = Duration::from_millis(60);
 /// what is promised.
 const STEPS: u32 = 8;
 
+/// [`assert_median`] of less than 5 ms, between two hosts on the store at `url`: one sends what `message` makes, whose queue
+/// is called `latency`, and the other has a processor of it, which tells the provided sender when it starts.
+///
+/// # Panics
+/// If it takes longer.
+pub async fn assert_between_hosts<C: bus::Command>(
+    url: &str,
+    message: impl Fn() -> C,
+    ask: impl AsyncFnMut(),
+) {
+    let (starts, mut started) = tokio::sync::mpsc::unbounded_channel::<Instant>();
+    let host = bus::Host::builder().transport("default", url).only(["latency"]).provide(starts);
+    let host = host.build().unwrap().start().await.unwrap();
+    let producer = bus::Host::builder().transport("default", url).connect().await.unwrap();
+    let send = async || drop(producer.bus().send(message()).await.unwrap());
+    assert_median(Duration::from_millis(5), send, &mut started, ask).await;
+    producer.close().await;
+    host.stop().await.unwrap();
+}
+
 /// Sends one message after the other, each when the one before has long been handled, and asks the server something in
 /// between, as often. A few series of them, since whatever else the machine does can only add to what is seen: the median
 /// of one has to be below what is promised.

@@ -13,6 +13,10 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::served::Server;
+use crate::shim::GoClock;
+use crate::skip::not_run;
+
 /// Longer than a server takes to start, also on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,6 +28,8 @@ pub struct Nats {
     monitoring: u16,
     /// More lines for its configuration, and more for that of JetStream.
     settings: (String, String),
+    /// What it finds in its environment.
+    environment: Vec<(&'static str, PathBuf)>,
     child: Mutex<Option<Child>>,
 }
 
@@ -41,7 +47,7 @@ impl Nats {
     /// # Panics
     /// If there is none to be started.
     pub fn start_with(settings: &str) -> Nats {
-        Nats::start_configured(settings, "")
+        Nats::start_configured(settings, "", Vec::new())
     }
 
     /// The same with more settings of JetStream, each after a comma.
@@ -49,15 +55,28 @@ impl Nats {
     /// # Panics
     /// If there is none to be started.
     pub fn start_with_jetstream(settings: &str) -> Nats {
-        Nats::start_configured("", settings)
+        Nats::start_configured("", settings, Vec::new())
     }
 
-    fn start_configured(settings: &str, of_jetstream: &str) -> Nats {
+    /// The same that goes by this clock.
+    ///
+    /// # Panics
+    /// If there is none to be started.
+    pub fn start_by(clock: &GoClock) -> Nats {
+        Nats::start_configured("", "", clock.environment())
+    }
+
+    fn start_configured(
+        settings: &str,
+        of_jetstream: &str,
+        environment: Vec<(&'static str, PathBuf)>,
+    ) -> Nats {
         loop {
             let directory = tempfile::tempdir().expect("a temporary directory");
             let (port, monitoring) = (free_port().expect("a free port"), free_port().expect("a free port"));
             let settings = (settings.to_owned(), of_jetstream.to_owned());
-            let nats = Nats { directory, port, monitoring, settings, child: Mutex::new(None) };
+            let environment = environment.clone();
+            let nats = Nats { directory, port, monitoring, settings, environment, child: Mutex::new(None) };
             // Somebody else may have taken a port meanwhile.
             if nats.try_start() {
                 return nats;
@@ -79,6 +98,7 @@ impl Nats {
         let child = Command::new(program())
             .arg("--config")
             .arg(self.write_config())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -234,6 +254,47 @@ impl Drop for Nats {
     fn drop(&mut self) {
         // A frozen process can be killed too.
         self.kill();
+    }
+}
+
+impl Server for Nats {
+    fn quick() -> Option<Nats> {
+        match missing() {
+            None => Some(Nats::start()),
+            Some(missing) => {
+                not_run(missing);
+                None
+            }
+        }
+    }
+
+    // What it acknowledges it has written.
+    fn durable() -> Option<Nats> {
+        Nats::quick()
+    }
+
+    fn url_at(port: u16, prefix: &str) -> String {
+        url_at(port, prefix)
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn kill(&self) {
+        Nats::kill(self);
+    }
+
+    fn start_again(&self) {
+        Nats::start_again(self);
+    }
+
+    fn freeze(&self) {
+        Nats::freeze(self);
+    }
+
+    fn thaw(&self) {
+        Nats::thaw(self);
     }
 }
 

@@ -9,6 +9,9 @@ pub use bus_emulators::redis::{DURABLE, missing};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::served::Server;
+use crate::skip::not_run;
+
 /// What forgets everything when it ends.
 pub const FORGETFUL: &[&str] = &["--appendonly", "no"];
 
@@ -137,6 +140,54 @@ impl Drop for Redis {
     fn drop(&mut self) {
         // A frozen process can be killed too.
         self.kill();
+    }
+}
+
+/// A server with these settings; `None` where there is none to be had, which has been said then.
+///
+/// # Panics
+/// With `BUS_TEST_STRICT=1`, if there is none.
+pub fn start_if_there(settings: &[&str]) -> Option<Redis> {
+    match missing() {
+        None => Some(Redis::start(settings)),
+        Some(missing) => {
+            not_run(missing);
+            None
+        }
+    }
+}
+
+impl Server for Redis {
+    fn quick() -> Option<Redis> {
+        start_if_there(FORGETFUL)
+    }
+
+    fn durable() -> Option<Redis> {
+        start_if_there(DURABLE)
+    }
+
+    fn url_at(port: u16, prefix: &str) -> String {
+        url_at(port, prefix)
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn kill(&self) {
+        Redis::kill(self);
+    }
+
+    fn start_again(&self) {
+        Redis::start_again(self);
+    }
+
+    fn freeze(&self) {
+        Redis::freeze(self);
+    }
+
+    fn thaw(&self) {
+        Redis::thaw(self);
     }
 }
 

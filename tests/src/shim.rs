@@ -2,19 +2,29 @@
 //! whichever test needs them.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::site::{Setup, Site};
 use crate::skip::not_run;
 
+/// The path of a file in `shims`.
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("shims").join(name)
+}
+
 /// Compiles `shims/<name>.c`; `None` where there is no C compiler.
 fn compile(name: &str, site: &Site) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("shims/{name}.c"));
-    let library = site.path(&format!("{name}.so"));
+    compile_with(name, site, &["-ldl"])
+}
+
+/// The same with other arguments for the linker.
+fn compile_with(name: &str, site: &Site, linking: &[&str]) -> Option<PathBuf> {
+    let (source, library) = (source(&format!("{name}.c")), site.path(&format!("{name}.so")));
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]);
-    match cc.arg(&library).arg(&source).arg("-ldl").output() {
+    match cc.arg(&library).arg(&source).args(linking).output() {
         Ok(output) if output.status.success() => Some(library),
         Ok(output) => panic!("{}: {}", source.display(), String::from_utf8_lossy(&output.stderr)),
         Err(e) => {
@@ -146,6 +156,64 @@ impl WallClock {
     /// If no file can be written.
     pub fn set(&self, seconds: i64) {
         write_whole(&self.offset, &seconds.to_string());
+    }
+}
+
+/// A wall clock that can be put forward and back, for programs in Go, which ask no library for the time: `shims/go_clock.c`.
+#[derive(Debug)]
+pub struct GoClock {
+    library: PathBuf,
+    vdso: PathBuf,
+    offset: PathBuf,
+    _site: Site,
+}
+
+impl GoClock {
+    /// One that is right; `None` where there is no C compiler, or another processor than what it is written for.
+    ///
+    /// # Panics
+    /// If no file can be written.
+    pub fn new() -> Option<GoClock> {
+        if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+            not_run("no clock for programs in Go but on Linux on x86-64");
+            return None;
+        }
+        let site = Site::new();
+        let script = format!("-Wl,-T,{}", source("vdso.lds").display());
+        let image = [
+            "-nostdlib",
+            &script,
+            "-Wl,-soname,linux-vdso.so.1",
+            "-Wl,--hash-style=both",
+            "-Wl,--build-id=none",
+        ];
+        let (library, vdso) = (compile("go_clock", &site)?, compile_with("vdso", &site, &image)?);
+        let clock = GoClock { library, vdso, offset: site.path("go_clock.offset"), _site: site };
+        clock.set(0);
+        Some(clock)
+    }
+
+    /// What a process has to find in its environment that is to go by this clock.
+    pub fn environment(&self) -> Vec<(&'static str, PathBuf)> {
+        vec![
+            ("LD_PRELOAD", self.library.clone()),
+            ("BUS_TEST_VDSO", self.vdso.clone()),
+            ("BUS_TEST_CLOCK_OFFSET", self.offset.clone()),
+        ]
+    }
+
+    /// Sets it so many seconds before or behind the true time.
+    ///
+    /// # Panics
+    /// If the file cannot be written, in whose place no other may come.
+    pub fn set(&self, seconds: i64) {
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&self.offset)
+            .expect("a file");
+        file.write_all(&seconds.to_ne_bytes()).expect("a file");
     }
 }
 

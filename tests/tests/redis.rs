@@ -23,5 +23,3 @@ mod readers;
 mod server;
 #[path = "redis/store.rs"]
 mod store;
-#[path = "redis/traffic.rs"]
-mod traffic;

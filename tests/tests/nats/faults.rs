@@ -6,44 +6,25 @@ use bus::contract::Depth;
 use bus::message::Verdict;
 use bus::{Endpoint, ErrorKind};
 use bus_tests::emptied::{loses_no_event_in_silence, publish_until_taken};
+use bus_tests::traffic::Traffic;
+use bus_tests::weather;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{PATIENCE, PREFIX, Store, bodies, command, open, receive, receive_now, settle};
-use crate::traffic::Traffic;
+use crate::store::{PATIENCE, PREFIX, Store, bodies, command, open, receive, receive_now, server, settle};
 
-/// How soon after the server is back messages are processed again.
-const SOON: Duration = Duration::from_secs(5);
-
-pub(crate) fn assert_soon(recovery: Duration) {
-    assert!(recovery < SOON, "messages flowed again only after {recovery:?}");
-}
-
-/// M10, M11, M13, M33: killed and started again in mid-stream, twice.
+/// M10, M11, M13, M33
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_and_started_again_loses_nothing() {
-    let Some(store) = Store::with(&["jobs"]).await else { return };
-    let traffic = Traffic::start(&store, "jobs").await;
-    for away in [Duration::ZERO, Duration::from_secs(3)] {
-        store.server.kill();
-        // The passing of time is what is tested: an outage that lasts.
-        tokio::time::sleep(away).await;
-        store.server.start_again();
-        assert_soon(traffic.recovery(Instant::now()).await);
-    }
-    traffic.end().await;
+    let Some(server) = server() else { return };
+    weather::a_server_killed_and_started_again_loses_nothing(server).await;
 }
 
-/// M12, S5: frozen, its connections stay, and nothing is answered.
+/// M12, S5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_frozen_for_20_seconds_is_waited_out() {
-    let Some(store) = Store::with(&["jobs"]).await else { return };
-    let traffic = Traffic::start(&store, "jobs").await;
-    store.server.freeze();
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    store.server.thaw();
-    assert_soon(traffic.recovery(Instant::now()).await);
-    traffic.end().await;
+    let Some(server) = server() else { return };
+    weather::a_server_frozen_for_20_seconds_is_waited_out(server).await;
 }
 
 /// M11, M13: the server's consumer is deleted in mid-stream, and made anew by who reads: no message goes with it.
@@ -58,7 +39,7 @@ async fn a_deleted_consumer_is_made_again() {
         let is_gone = deleted["success"] == true
             || [10_014, 10_051].iter().any(|code| deleted["error"]["err_code"] == *code);
         assert!(is_gone, "{deleted}");
-        assert_soon(traffic.recovery(Instant::now()).await);
+        traffic.flows_soon(Instant::now()).await;
     }
     traffic.end().await;
 }

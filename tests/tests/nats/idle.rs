@@ -1,56 +1,38 @@
 //! What a host costs that has nothing to do, and how soon it hears of a message.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bus::message::Verdict;
-use tokio_util::sync::CancellationToken;
+use bus::prelude::*;
+use bus_tests::idle::{self, ten_queues};
+use tokio::sync::mpsc::UnboundedSender;
 
-use crate::store::{PREFIX, Store, command, open, receive, settle};
+use crate::store::{PREFIX, Store, server};
 
-/// With ten queues, less than five requests a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_host_asks_seldom() {
-    let queues: Vec<String> = (0..10).map(|number| format!("idle-{number}")).collect();
-    let names: Vec<&str> = queues.iter().map(String::as_str).collect();
-    let Some(store) = Store::with(&names).await else { return };
-    let stop = CancellationToken::new();
-    let mut waiting = Vec::new();
-    for queue in &names {
-        let (consumer, stop) = (store.consumer(queue).await, stop.clone());
-        waiting.push(tokio::spawn(async move { consumer.receive(1, &stop).await }));
-    }
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let (before, begun) = (store.server.messages_in(), Instant::now());
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let rate = (store.server.messages_in() - before) as f64 / begun.elapsed().as_secs_f64();
-    stop.cancel();
-    for waiting in waiting {
-        assert!(waiting.await.unwrap().unwrap().is_empty());
-    }
-    assert!(rate < 5.0, "an idle host with ten queues sent {rate} messages a second");
-    assert!(rate > 0.5, "nobody asked: a pull that is never renewed dies unseen");
+    let queues = ten_queues();
+    let Some(store) = Store::with(&queues.iter().map(String::as_str).collect::<Vec<_>>()).await else {
+        return;
+    };
+    idle::an_idle_host_asks_seldom(&store, &queues, || store.server.messages_in()).await;
 }
 
-/// M15, M26: from one host's send to another's delivery.
+#[derive(Serialize, Deserialize, Command)]
+#[command(queue = "latency")]
+struct Timed;
+
+#[processor]
+async fn timed(_message: Timed, starts: Dep<UnboundedSender<Instant>>) -> Result<()> {
+    // Whoever measured may have gone.
+    let _ = starts.send(Instant::now());
+    Ok(())
+}
+
+/// M15, M26: from the sending in one host to the start of the handler in another, while nothing else is under way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alone_a_message_reaches_a_waiting_consumer_within_5_ms() {
-    let Some(store) = Store::with(&["jobs"]).await else { return };
-    let other = open(&store.server.url(PREFIX)).await.unwrap();
-    let consumer = store.consumer("jobs").await;
-    let mut latencies = Vec::new();
-    for _ in 0..51 {
-        let waiting = tokio::spawn({
-            let consumer = consumer.clone();
-            async move { (receive(&consumer, 1).await.remove(0), Instant::now()) }
-        });
-        // Long enough for the consumer to have looked in vain and to wait.
-        tokio::time::sleep(Duration::from_millis(30)).await;
-        let sent = Instant::now();
-        other.sender().send(vec![command("jobs", "now")]).await.remove(0).unwrap();
-        let (delivery, received) = waiting.await.unwrap();
-        latencies.push(received - sent);
-        settle(&consumer, &delivery.receipt, Verdict::Complete).await.unwrap();
-    }
-    latencies.sort();
-    assert!(latencies[25] < Duration::from_millis(5), "{latencies:?}");
+async fn alone_a_message_starts_another_hosts_handler_in_less_than_5_ms() {
+    let Some(server) = server() else { return };
+    let client = server.client().await;
+    let ask = async || client.flush().await.unwrap();
+    bus_tests::latency::assert_between_hosts(&server.url(PREFIX), || Timed, ask).await;
 }

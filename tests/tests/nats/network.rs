@@ -7,57 +7,29 @@ use bus::contract::{ConsumerSpec, Depth, LockId, Owner, Renewal};
 use bus::message::Verdict;
 use bus_tests::nats::url_at;
 use bus_tests::tcp_proxy::{Fault, Proxy};
+use bus_tests::weather::{self, behind_proxy};
 
-use crate::heavy_faults::assert_soon;
-use crate::store::{PATIENCE, PREFIX, Store, endpoint, open, open_locks, receive, server, settle};
-use crate::traffic::Traffic;
+use crate::store::{PATIENCE, PREFIX, endpoint, open_locks, receive, server, settle};
 
-/// A store behind a proxy, and a view of it that no fault meets.
-async fn behind_proxy() -> Option<(Store, Proxy, Store)> {
-    let server = server()?;
-    let proxy = Proxy::start(server.port()).await;
-    let behind = open(&url_at(proxy.port(), PREFIX)).await.unwrap();
-    behind.prepare(&[(*endpoint("jobs")).clone()]).await.unwrap();
-    let direct = open(&server.url(PREFIX)).await.unwrap();
-    let server = std::sync::Arc::new(server);
-    let behind = Store { server: std::sync::Arc::clone(&server), transport: behind };
-    Some((behind, proxy, Store { server, transport: direct }))
-}
-
-/// M12: for half a minute nothing arrives, in neither direction, and nobody is told.
+/// M12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_of_30_seconds_is_waited_out() {
-    let Some((store, proxy, _direct)) = behind_proxy().await else { return };
-    let traffic = Traffic::start(&store, "jobs").await;
-    proxy.set(Fault::BlackHole);
-    // The passing of time is what is tested.
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    let tried = proxy.accepted();
-    proxy.set(Fault::None);
-    assert_soon(traffic.recovery(Instant::now()).await);
-    assert!(tried > 3, "nobody tried to connect anew");
-    traffic.end().await;
+    let Some(server) = server() else { return };
+    weather::a_black_hole_of_30_seconds_is_waited_out(server).await;
 }
 
-/// M10, M11: connections are cut and reset, as a server does that wants no more of them, again and again in mid-stream.
+/// M10, M11
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cut_connections_lose_nothing() {
-    let Some((store, proxy, _direct)) = behind_proxy().await else { return };
-    let traffic = Traffic::start(&store, "jobs").await;
-    for fault in [Fault::Cut, Fault::Reset, Fault::Cut, Fault::Reset] {
-        let before = proxy.accepted();
-        proxy.set(fault);
-        bus_tests::wait::until_true("somebody met the fault", || proxy.accepted() > before).await;
-        proxy.set(Fault::None);
-        assert_soon(traffic.recovery(Instant::now()).await);
-    }
-    traffic.end().await;
+    let Some(server) = server() else { return };
+    weather::cut_connections_lose_nothing(server).await;
 }
 
 /// A send whose answer is lost says that it does not know, and is stored once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_to_a_send_stores_it_once() {
-    let Some((store, proxy, direct)) = behind_proxy().await else { return };
+    let Some(server) = server() else { return };
+    let (store, proxy, direct) = behind_proxy(server).await;
     proxy.set(Fault::MuteServer);
     let lost = store.try_send("jobs", "once").await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::OutcomeUnknown, "{lost:?}");
@@ -109,7 +81,8 @@ fn failed() -> Verdict {
 /// not crashed in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_alone_that_was_not_made_is_no_crash() {
-    let Some((store, proxy, _direct)) = behind_proxy().await else { return };
+    let Some(server) = server() else { return };
+    let (store, proxy, _direct) = behind_proxy(server).await;
     store.send("jobs", ["it"]).await;
     let consumer = store.consumer("jobs").await;
     let claimed = receive(&consumer, 1).await.remove(0);
@@ -128,7 +101,8 @@ async fn a_run_alone_that_was_not_made_is_no_crash() {
 /// out meanwhile: the server would take it for a word of whoever has the message then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_runs_out_during_an_outage_is_neither_extended_nor_ended() {
-    let Some((store, proxy, direct)) = behind_proxy().await else { return };
+    let Some(server) = server() else { return };
+    let (store, proxy, direct) = behind_proxy(server).await;
     let lease = Duration::from_secs(5);
     let spec = || ConsumerSpec::new(endpoint("jobs"), lease);
     store.send("jobs", ["extended", "settled", "failed"]).await;

@@ -6,47 +6,28 @@ use bus::contract::{ConsumerSpec, Depth, Ended, LockId, Owner};
 use bus::message::Verdict;
 use bus::{Endpoint, ErrorKind};
 use bus_tests::emptied::{loses_no_event_in_silence, publish_until_taken};
-use bus_tests::redis::FORGETFUL;
+use bus_tests::redis::{DURABLE, FORGETFUL};
+use bus_tests::traffic::Traffic;
+use bus_tests::weather;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::{
     LEASE, PATIENCE, PREFIX, Store, bodies, command, endpoint, open, open_locks, receive, receive_now,
     server, settle,
 };
-use crate::traffic::Traffic;
 
-/// How soon after the server is back messages are processed again.
-const SOON: Duration = Duration::from_secs(5);
-
-pub(crate) fn assert_soon(recovery: Duration) {
-    assert!(recovery < SOON, "messages flowed again only after {recovery:?}");
-}
-
-/// M10, M11, M33: killed and started again in mid-stream, twice.
+/// M10, M11, M13, M33
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_and_started_again_loses_nothing() {
-    let Some(store) = Store::durable(&["jobs"]).await else { return };
-    let traffic = Traffic::start(&store, "jobs").await;
-    for away in [Duration::ZERO, Duration::from_secs(3)] {
-        store.server.kill();
-        // The passing of time is what is tested: an outage that lasts.
-        tokio::time::sleep(away).await;
-        store.server.start_again();
-        assert_soon(traffic.recovery(Instant::now()).await);
-    }
-    traffic.end().await;
+    let Some(server) = server(DURABLE) else { return };
+    weather::a_server_killed_and_started_again_loses_nothing(server).await;
 }
 
-/// M12, S5: frozen, its connections stay, and nothing is answered.
+/// M12, S5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_frozen_for_20_seconds_is_waited_out() {
-    let Some(store) = Store::durable(&["jobs"]).await else { return };
-    let traffic = Traffic::start(&store, "jobs").await;
-    store.server.freeze();
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    store.server.thaw();
-    assert_soon(traffic.recovery(Instant::now()).await);
-    traffic.end().await;
+    let Some(server) = server(DURABLE) else { return };
+    weather::a_server_frozen_for_20_seconds_is_waited_out(server).await;
 }
 
 /// The administrator ends our connections, those for hints included.
@@ -59,7 +40,7 @@ async fn ended_connections_are_made_again() {
         for kind in ["normal", "pubsub"] {
             let _: i64 = store.server.ask(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
         }
-        assert_soon(traffic.recovery(Instant::now()).await);
+        traffic.flows_soon(Instant::now()).await;
     }
     traffic.end().await;
     // Hints come again too: far sooner than the poll.
@@ -80,7 +61,7 @@ async fn forgotten_scripts_are_told_again() {
     let traffic = Traffic::start(&store, "jobs").await;
     for _ in 0..50 {
         let _: String = store.server.ask(&["SCRIPT", "FLUSH", "SYNC"]);
-        assert_soon(traffic.recovery(Instant::now()).await);
+        traffic.flows_soon(Instant::now()).await;
     }
     traffic.end().await;
 }

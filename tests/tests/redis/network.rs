@@ -7,61 +7,31 @@ use bus::contract::{Depth, LockId, Owner, Renewal};
 use bus::message::Verdict;
 use bus_tests::redis::{DURABLE, FORGETFUL, url_at};
 use bus_tests::tcp_proxy::{Fault, Proxy};
+use bus_tests::weather::{self, behind_proxy};
 use tokio_util::sync::CancellationToken;
 
-use crate::heavy_faults::assert_soon;
-use crate::store::{
-    PATIENCE, PREFIX, Store, body, endpoint, open, open_locks, receive, receive_now, server, settle,
-};
-use crate::traffic::Traffic;
+use crate::store::{PATIENCE, PREFIX, body, open_locks, receive, receive_now, server, settle};
 
-/// A store behind a proxy, and a view of it that no fault meets.
-async fn behind_proxy(settings: &[&str]) -> Option<(Store, Proxy, Store)> {
-    let server = server(settings)?;
-    let proxy = Proxy::start(server.port()).await;
-    let behind = open(&url_at(proxy.port(), PREFIX)).await.unwrap();
-    behind.prepare(&[(*endpoint("jobs")).clone()]).await.unwrap();
-    let direct = open(&server.url(PREFIX)).await.unwrap();
-    let server = std::sync::Arc::new(server);
-    let behind = Store { server: std::sync::Arc::clone(&server), transport: behind };
-    Some((behind, proxy, Store { server, transport: direct }))
-}
-
-/// M12: for half a minute nothing arrives, in neither direction, and nobody is told.
+/// M12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_of_30_seconds_is_waited_out() {
-    let Some((store, proxy, _direct)) = behind_proxy(DURABLE).await else { return };
-    let traffic = Traffic::start(&store, "jobs").await;
-    proxy.set(Fault::BlackHole);
-    // The passing of time is what is tested.
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    let tried = proxy.accepted();
-    proxy.set(Fault::None);
-    assert_soon(traffic.recovery(Instant::now()).await);
-    assert!(tried > 3, "nobody tried to connect anew");
-    traffic.end().await;
+    let Some(server) = server(DURABLE) else { return };
+    weather::a_black_hole_of_30_seconds_is_waited_out(server).await;
 }
 
-/// M10, M11: cut and reset, again and again, in mid-stream.
+/// M10, M11
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cut_connections_lose_nothing() {
-    let Some((store, proxy, _direct)) = behind_proxy(DURABLE).await else { return };
-    let traffic = Traffic::start(&store, "jobs").await;
-    for fault in [Fault::Cut, Fault::Reset, Fault::Cut, Fault::Reset] {
-        let before = proxy.accepted();
-        proxy.set(fault);
-        bus_tests::wait::until_true("somebody met the fault", || proxy.accepted() > before).await;
-        proxy.set(Fault::None);
-        assert_soon(traffic.recovery(Instant::now()).await);
-    }
-    traffic.end().await;
+    let Some(server) = server(DURABLE) else { return };
+    weather::cut_connections_lose_nothing(server).await;
 }
 
 /// What was asked is done, and the answer is lost: a send says that it does not know, and is stored once; a claim is given
 /// again, and is no crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answers_double_nothing_and_count_no_crash() {
-    let Some((store, proxy, direct)) = behind_proxy(FORGETFUL).await else { return };
+    let Some(server) = server(FORGETFUL) else { return };
+    let (store, proxy, direct) = behind_proxy(server).await;
     let consumer = store.consumer("jobs").await;
     // So that the server knows the scripts, and each call is one request.
     store.send("jobs", ["first"]).await;
@@ -129,17 +99,5 @@ async fn lost_answers_lock_nobody_out() {
     let begun = Instant::now();
     while lease.renew().await.ok() != Some(Renewal::Held) {
         assert!(begun.elapsed() < Duration::from_secs(5), "it is not renewed again");
-    }
-}
-
-/// S1, S5: a holder whose network swallows everything, or every answer, gives up before another host begins.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_is_cut_off_never_overlaps() {
-    let Some(server) = server(DURABLE) else { return };
-    let proxy = Proxy::start(server.port()).await;
-    for (fault, prefix) in [(Fault::BlackHole, "hole"), (Fault::MuteServer, "mute")] {
-        let (through, direct) = (url_at(proxy.port(), prefix), server.url(prefix));
-        let actor = env!("CARGO_BIN_EXE_fixture-actor");
-        bus_tests::cut_off::never_overlaps(actor, &proxy, &through, &direct, fault).await;
     }
 }

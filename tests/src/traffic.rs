@@ -11,11 +11,16 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{PATIENCE, Store, command};
+use crate::by_hand::{body, command};
+use crate::served::{Server, Store};
+use crate::wait::PATIENCE;
+
+/// How soon after the server is back messages are processed again.
+const SOON: Duration = Duration::from_secs(5);
 
 /// What has become of the messages.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+struct Ledger {
     /// Sent, and the server said so.
     acknowledged: BTreeSet<u64>,
     /// Nobody can say whether they are there.
@@ -26,7 +31,9 @@ pub(crate) struct Ledger {
     last: Option<Instant>,
 }
 
-pub(crate) struct Traffic {
+/// Messages that one task sends and another one processes.
+#[derive(Debug)]
+pub struct Traffic {
     ledger: Arc<Mutex<Ledger>>,
     stop_sending: CancellationToken,
     stop_receiving: CancellationToken,
@@ -36,7 +43,10 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     /// Begins, and waits until messages flow.
-    pub(crate) async fn start(store: &Store, queue: &'static str) -> Traffic {
+    ///
+    /// # Panics
+    /// If they do not.
+    pub async fn start<S: Server>(store: &Store<S>, queue: &'static str) -> Traffic {
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let (stop_sending, stop_receiving) = (CancellationToken::new(), CancellationToken::new());
         let consumer = store.consumer(queue).await;
@@ -72,14 +82,26 @@ impl Traffic {
     }
 
     /// How long after `back` messages were processed again.
-    pub(crate) async fn recovery(&self, back: Instant) -> Duration {
+    async fn recovery(&self, back: Instant) -> Duration {
         let is_back = |ledger: &Ledger| ledger.last.is_some_and(|last| last > back);
         self.until("messages flow again", is_back).await;
         self.ledger.lock().last.map(|last| last - back).unwrap_or_default()
     }
 
+    /// Awaits that within 5 s after `back` messages are processed again.
+    ///
+    /// # Panics
+    /// If none is.
+    pub async fn flows_soon(&self, back: Instant) {
+        let recovery = self.recovery(back).await;
+        assert!(recovery < SOON, "messages flowed again only after {recovery:?}");
+    }
+
     /// Ends: nothing that was acknowledged is lost, and nothing was processed that was never sent.
-    pub(crate) async fn end(self) {
+    ///
+    /// # Panics
+    /// If it is otherwise.
+    pub async fn end(self) {
         self.stop_sending.cancel();
         let all_done = |ledger: &Ledger| ledger.acknowledged.is_subset(&ledger.processed);
         let done = async {
@@ -130,7 +152,7 @@ async fn process(consumer: Arc<dyn Consumer>, ledger: Arc<Mutex<Ledger>>, stop: 
         match consumer.receive(20, &stop).await {
             Ok(deliveries) => {
                 for delivery in deliveries {
-                    let number: u64 = crate::store::body(&delivery).parse().unwrap();
+                    let number: u64 = body(&delivery).parse().unwrap();
                     complete(&consumer, number, delivery.receipt, &ledger).await;
                 }
             }
