@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{BoxFuture, LeaseRange, LockManager, Reach, Transport};
@@ -55,6 +57,32 @@ impl StoreUrl {
     /// The parameters, by name.
     pub fn params(&self) -> &BTreeMap<String, String> {
         &self.params
+    }
+
+    /// The number that a parameter says, within that range; `default` if there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if it is none, or out of range.
+    ///
+    /// ```
+    /// let url = bus::contract::StoreUrl::parse("nats://localhost?replicas=3")?;
+    /// assert_eq!(url.number("replicas", 1, 1..=5)?, 3);
+    /// assert_eq!(url.number("timeout", 5_000, 100..=60_000)?, 5_000);
+    /// assert!(url.number("replicas", 1, 1..=2).is_err());
+    /// # bus::Result::Ok(())
+    /// ```
+    pub fn number<N: FromStr + PartialOrd + fmt::Display>(
+        &self,
+        name: &'static str,
+        default: N,
+        range: RangeInclusive<N>,
+    ) -> Result<N> {
+        let Some(value) = self.params.get(name) else { return Ok(default) };
+        value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+            let (smallest, largest) = (range.start(), range.end());
+            let text = format!("{}://: {name} is a number from {smallest} to {largest}", self.scheme);
+            Error::new(ErrorKind::Config, text).with(name, value)
+        })
     }
 
     /// What the parameter `reach` says, for stores that reach as far as the place they lie in: `None` if there is none.

@@ -50,7 +50,7 @@ const PARAMS: &[&str] = &["prefix", "replicas", "domain", "timeout", "tls", "ca"
 
 impl Config {
     const PREFIX: &str = "bus";
-    const TIMEOUT: Duration = Duration::from_secs(5);
+    const TIMEOUT_MILLIS: u64 = 5_000;
 
     /// Reads `nats://[user:password@|token@]host[:port][,host[:port]…][?…]`.
     ///
@@ -84,10 +84,9 @@ impl Config {
             servers,
             login,
             prefix: read_prefix(url)?,
-            replicas: number(url, "replicas", 1, 1, 5)?,
+            replicas: url.number("replicas", 1, 1..=5)?,
             domain: param("domain").cloned(),
-            timeout: number(url, "timeout", Self::TIMEOUT.as_millis() as usize, 100, 60_000)
-                .map(|millis| Duration::from_millis(millis as u64))?,
+            timeout: Duration::from_millis(url.number("timeout", Self::TIMEOUT_MILLIS, 100..=60_000)?),
             is_encrypted,
             authority: param("ca").map(PathBuf::from),
         })
@@ -145,21 +144,6 @@ fn read_prefix(url: &StoreUrl) -> Result<String> {
         return Err(bad("prefix is of 1 to 64 letters, digits and '-'").with("prefix", prefix));
     }
     Ok(prefix.to_owned())
-}
-
-fn number(
-    url: &StoreUrl,
-    name: &'static str,
-    default: usize,
-    smallest: usize,
-    largest: usize,
-) -> Result<usize> {
-    let Some(value) = url.params().get(name) else { return Ok(default) };
-    value
-        .parse()
-        .ok()
-        .filter(|number| (smallest..=largest).contains(number))
-        .ok_or_else(|| bad(format!("{name} is a number from {smallest} to {largest}")).with(name, value))
 }
 
 fn bad(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {

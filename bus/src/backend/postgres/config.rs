@@ -166,27 +166,12 @@ impl Config {
         for driver in &mut servers.drivers {
             driver.ssl_mode(encryption);
         }
-        let number =
-            |name: &'static str, default: usize, least: usize, most: usize| match url.params().get(name) {
-                None => Ok(default),
-                Some(value) => {
-                    value.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(|| {
-                        bad("a number is out of its range")
-                            .with("parameter", name)
-                            .with("value", value)
-                            .with("least", least)
-                            .with("most", most)
-                    })
-                }
-            };
         Ok(Config {
             servers,
             schema: Schema::new(url.params().get("schema").map_or("bus", String::as_str))?,
-            max_body: number("max_body", Self::MAX_BODY, 1, Self::LARGEST_MAX_BODY)?,
-            connections: number("connections", Self::CONNECTIONS, 1, 100)?,
-            deadline: Duration::from_secs(
-                number("timeout", Self::DEADLINE.as_secs() as usize, 1, 600)? as u64
-            ),
+            max_body: url.number("max_body", Self::MAX_BODY, 1..=Self::LARGEST_MAX_BODY)?,
+            connections: url.number("connections", Self::CONNECTIONS, 1..=100)?,
+            deadline: Duration::from_secs(url.number("timeout", Self::DEADLINE.as_secs(), 1..=600)?),
             tls,
         })
     }

@@ -34,7 +34,7 @@ impl Config {
     /// What the server takes in one piece, with room for the rest of the message (`proto-max-bulk-len` is 512 MiB).
     const LARGEST_MAX_BODY: usize = 256 << 20;
     const PREFIX: &str = "bus";
-    const TIMEOUT: Duration = Duration::from_secs(5);
+    const TIMEOUT_MILLIS: u64 = 5_000;
 
     /// Reads `redis://[[user]:password@]host[:port][/database][?prefix=…&max_body=bytes&timeout=milliseconds&ca=file]`.
     ///
@@ -60,9 +60,8 @@ impl Config {
             connection: connection.set_redis_settings(settings),
             server,
             prefix: prefix(url)?,
-            max_body: number(url, "max_body", Self::MAX_BODY, 1, Self::LARGEST_MAX_BODY)?,
-            timeout: number(url, "timeout", Self::TIMEOUT.as_millis() as usize, 100, 60_000)
-                .map(|millis| Duration::from_millis(millis as u64))?,
+            max_body: url.number("max_body", Self::MAX_BODY, 1..=Self::LARGEST_MAX_BODY)?,
+            timeout: Duration::from_millis(url.number("timeout", Self::TIMEOUT_MILLIS, 100..=60_000)?),
             is_encrypted,
             #[cfg(feature = "redis-tls")]
             authority,
@@ -87,21 +86,6 @@ fn prefix(url: &StoreUrl) -> Result<String> {
         return Err(bad("prefix is of letters, digits, '-', '_', '.' and ':'").with("prefix", prefix));
     }
     Ok(prefix.to_owned())
-}
-
-fn number(
-    url: &StoreUrl,
-    name: &'static str,
-    default: usize,
-    smallest: usize,
-    largest: usize,
-) -> Result<usize> {
-    let Some(value) = url.params().get(name) else { return Ok(default) };
-    value
-        .parse()
-        .ok()
-        .filter(|number| (smallest..=largest).contains(number))
-        .ok_or_else(|| bad(format!("{name} is a number from {smallest} to {largest}")).with(name, value))
 }
 
 fn bad(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {

@@ -63,14 +63,7 @@ impl Config {
             Some(value) if value.eq_ignore_ascii_case("NORMAL") => Synchronous::Normal,
             Some(value) => return Err(bad("synchronous is FULL or NORMAL").with("synchronous", value)),
         };
-        let max_body = match url.params().get("max_body") {
-            None => Self::MAX_BODY,
-            Some(value) => {
-                value.parse().ok().filter(|bytes| (1..=Self::LARGEST_MAX_BODY).contains(bytes)).ok_or_else(
-                    || bad("max_body is a number of bytes, up to 536870912").with("max_body", value),
-                )?
-            }
-        };
+        let max_body = url.number("max_body", Self::MAX_BODY, 1..=Self::LARGEST_MAX_BODY)?;
         Ok(Config {
             path: PathBuf::from(url.rest()),
             create,
