@@ -114,6 +114,7 @@
 //! | `bus::host` | `subscription.unread` | `transport`, `subscription`, `ready`, `unread`, `oldest` | nobody has read a subscription for longer than `warn_unread_after`; told at the start and every hour |
 //! | `bus::host` | `subscription.swept` | `transport`, `subscription`, `messages` | events were dropped because they were older than their subscription's retention |
 //! | `bus::host` | `store.lost` | `error` | a store cannot be had (any more), and the host ends |
+//! | `bus::host` | `part.lost` | `error` | a part of the host has panicked, which is a defect, and the host ends |
 //! | `bus::host` | `liveness.listening` | `listener`, `address` | probes are answered there |
 //! | `bus::host` | `plugin.started`, `plugin.stopped` | `plugin` | a plugin has started, or has come to its end |
 //! | `bus::host` | `plugin.failed` | `plugin`, `what`, `error` | a plugin has failed or panicked while it was to `prepare`, `start` or `stop`; the first two end the host |

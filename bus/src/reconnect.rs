@@ -1,6 +1,10 @@
-//! How long to wait before trying again, and how often to say so.
+//! How long to wait before trying again, and how often to say so; and tasks that go on after a panic.
 
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
 
 /// Pauses that double up to a longest one, each with jitter, so that many that failed together do not return together.
 #[derive(Clone, Debug)]
@@ -65,6 +69,29 @@ impl Outage {
     }
 }
 
+/// The pause before a task that has panicked is run again.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// Runs a task that nobody waits for. Answers, after a pause, whether it panicked: then it is run again, since without it a
+/// store would go on with a part missing, and nobody would know why.
+///
+/// ```
+/// # async fn keep_polling() {}
+/// # async fn example() {
+/// tokio::spawn(async {
+///     while bus::reconnect::panicked("what polls", keep_polling()).await {}
+/// });
+/// # }
+/// ```
+pub async fn panicked(what: &'static str, task: impl Future<Output = ()>) -> bool {
+    let panicked = AssertUnwindSafe(task).catch_unwind().await.is_err();
+    if panicked {
+        tracing::error!(what, "a task panicked, which is a defect: report what it said; it is run again");
+        tokio::time::sleep(AFTER_PANIC).await;
+    }
+    panicked
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +114,17 @@ mod tests {
         assert!(!outage.is_due());
         outage.told = outage.told.and_then(|told| told.checked_sub(TOLD_EVERY));
         assert_eq!((outage.is_due(), outage.is_due()), (true, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_is_run_again() {
+        let mut runs = 0;
+        let mut run = || {
+            runs += 1;
+            let panics = runs < 3;
+            async move { assert!(!panics, "on purpose") }
+        };
+        while panicked("a test", run()).await {}
+        assert_eq!(runs, 3);
     }
 }

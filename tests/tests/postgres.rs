@@ -16,6 +16,8 @@ mod heavy_pooler;
 mod hosts;
 #[path = "postgres/locks.rs"]
 mod locks;
+#[path = "postgres/readers.rs"]
+mod readers;
 #[path = "postgres/schema.rs"]
 mod schema;
 #[path = "postgres/sending.rs"]

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::start::{self, Common};
 use super::wiring::{Planned, PlannedLock};
@@ -10,7 +12,7 @@ use crate::contract::{ConsumerSpec, LockManager};
 use crate::error::{ErrorKind, Result};
 use crate::message::Endpoint;
 use crate::pump::{PumpEnd, Signals};
-use crate::singleton::{HandOver, Keeper, Lock, OnOverrun, Stop, Term, candidate};
+use crate::singleton::{HandOver, Keeper, Lock, OnOverrun, Standing, Stop, Term, candidate};
 
 /// A singleton that is ready to compete for its lock.
 pub(super) struct Candidate {
@@ -49,15 +51,23 @@ impl Candidate {
         Ok(Lock::new(Arc::clone(locks), planned.id.clone(), planned.timing)?.named(name))
     }
 
-    /// Competes for the lock, and pumps for as long as it is held, until the host stops. Answers how the last run ended.
+    /// Competes for the lock, and pumps for as long as it is held, until the host stops. Answers how the last run ended; its
+    /// lock may still be on its way back to the store, which the keeper sees to.
     pub(super) async fn run(self, keeper: Arc<Keeper>) -> PumpEnd {
         // What is left when the grace period is over is cut by the host's own signal, which the pump answers when it
         // has joined its workers. Dropping the run instead would not join them.
         let stop = Stop { drain: self.common.signals.stop.clone(), ..Stop::default() };
         let last = Arc::new(Mutex::new(PumpEnd::Clean));
+        let run_has_ended = run_has_ended(self.common.signals.stop.clone(), self.lock.standing());
         let (lock, this) = (self.lock.clone(), Arc::new(self));
         let noted = Arc::clone(&last);
-        candidate(&keeper, lock, stop, move |term| Arc::clone(&this).term(term, Arc::clone(&noted))).await;
+        let competing =
+            candidate(&keeper, lock, stop, move |term| Arc::clone(&this).term(term, Arc::clone(&noted)));
+        tokio::select! {
+            biased;
+            () = competing => {}
+            () = run_has_ended => {}
+        }
         last.lock().clone()
     }
 
@@ -121,6 +131,15 @@ impl Candidate {
             end = pump.join() => Ok(end),
             never = pass_on(&self.common.signals, term, &signals) => Ok(never),
         }
+    }
+}
+
+/// Returns when the host stops and the lock is being given back, which is not begun before its run has ended.
+async fn run_has_ended(stop: CancellationToken, mut standing: watch::Receiver<Standing>) {
+    stop.cancelled().await;
+    if standing.wait_for(|standing| *standing == Standing::Releasing).await.is_err() {
+        // Nobody competes any more: that is seen without this.
+        std::future::pending::<()>().await;
     }
 }
 

@@ -55,7 +55,7 @@ impl PowerSwitch {
 }
 
 impl HostHandle {
-    pub(super) fn over(running: Running, mut openings: Openings) -> Self {
+    pub(super) fn over(mut running: Running, mut openings: Openings) -> Self {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         let (tell, ended) = watch::channel(None);
         let (bus, stores) = (running.bus.clone(), Arc::clone(&running.common.stores));
@@ -65,15 +65,18 @@ impl HostHandle {
         #[cfg(feature = "testing")]
         let keeper = running.keeper.as_ref().map(|keeper| keeper.abandoning());
         let _main = tokio::spawn(async move {
+            let (common, keeper) = (Arc::clone(&running.common), running.keeper.clone());
             let lost = tokio::select! {
                 () = stopped.cancelled() => Ok(()),
-                error = loss::of_a_store(&running) => Err(error),
-                error = openings.failure() => Err(error),
+                error = loss::of_a_store(&common, keeper.as_deref()) => Err((error, "store.lost")),
+                error = openings.failure() => Err((error, "store.lost")),
+                error = loss::of_a_part(&mut running.runners) => Err((error, "part.lost")),
             };
-            if let Err(error) = &lost {
-                tracing::error!(target: "bus::host", event = "store.lost", error = ?error, "a store is lost: the host comes to its end");
+            let lost = lost.map_err(|(error, event)| {
+                tracing::error!(target: "bus::host", event, error = ?error, "the host cannot go on, and comes to its end");
                 stopped.cancel();
-            }
+                error
+            });
             // What is not open now is not needed any more.
             drop(openings);
             let outcome = shutdown::shut_down(running, hurried).await.and(lost);

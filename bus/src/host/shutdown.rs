@@ -8,7 +8,8 @@
 //!    A singleton's run that was dropped is released as cut; one that cannot even be dropped, because it blocks its
 //!    thread, keeps its lock until the lease ends by itself.
 //! 4. Plugins, which were told with step 1, are awaited: for what is left of the grace period, at least for 5 s.
-//! 5. Sending is closed, the transports are, and last of all the keeper with the locks.
+//! 5. Sending is closed, the transports are, and last of all the keeper with the locks. A lock whose store does not answer
+//!    is tried to be given back for what is left of the grace period, and then left to its lease.
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// beyond the grace period.
 const LAST_ACT: Duration = Duration::from_secs(3);
 
-/// How long the locks have to be released after all runs have ended.
+/// How long beyond the grace period the locks have to be released.
 const RELEASE: Duration = Duration::from_secs(2);
 
 /// Steps 1 to 5.
@@ -56,9 +57,17 @@ pub(super) async fn shut_down(mut running: Running, hurry: CancellationToken) ->
     running.bus.close();
     running.common.stores.close_transports().await;
     if let Some(keeper) = running.keeper.take() {
-        // All locks are released by now but those of runs that would not end: these are left to their leases.
         let stores = std::sync::Arc::clone(&running.common.stores);
-        keeper.close_after(RELEASE, async move { stores.close_locks().await }).await;
+        let patience = async {
+            tokio::select! {
+                () = tokio::time::sleep_until(grace_over) => {}
+                () = hurry.cancelled() => {}
+            }
+            tokio::time::sleep(RELEASE).await;
+        };
+        // What is not released by then is left to its lease: the lock of a run that would not end, and all of them where
+        // their store does not answer.
+        keeper.close_after(patience, async move { stores.close_locks().await }).await;
     }
     outcome
 }

@@ -3,6 +3,8 @@
 //! A runtime whose every worker thread is blocked by a handler delivers no signal and fires no timer. A process that was
 //! asked to end has to end all the same, so this thread has a small runtime for itself, and the last word.
 
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -46,8 +48,13 @@ impl Listener {
             board: Arc::clone(&board),
         };
         let (tell, told) = oneshot::channel();
-        let spawned =
-            std::thread::Builder::new().name("bus-signals".to_owned()).spawn(move || thread.run(tell));
+        let end = asked.clone();
+        let spawned = std::thread::Builder::new().name("bus-signals".to_owned()).spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| thread.run(tell))).is_err() {
+                // Nobody hears a signal any more: better to end now than never.
+                end.cancel();
+            }
+        });
         spawned.map_err(failed)?;
         told.await.map_err(failed)??;
         Ok(Listener { asked, hurried, board, left, over: over.drop_guard() })
@@ -134,13 +141,11 @@ impl Thread {
 }
 
 /// Ends the process.
-#[allow(
-    clippy::print_stderr,
-    reason = "the last words of a process whose subscriber may not get to write any"
-)]
 pub(super) fn last_words(text: &str) -> ! {
-    tracing::error!(target: "bus::host", "{text}");
-    eprintln!("bus: {text}");
+    // A subscriber may panic, and so would `eprintln!` where nobody reads any more: the process ends all the same.
+    let _ = catch_unwind(|| tracing::error!(target: "bus::host", "{text}"));
+    // The subscriber may not get to write any.
+    let _ = writeln!(std::io::stderr(), "bus: {text}");
     std::process::exit(1)
 }
 

@@ -259,7 +259,8 @@ impl Opened {
         self.stores.close_transports().await;
         if let Some(keeper) = self.keeper {
             let stores = self.stores;
-            keeper.close_after(Duration::ZERO, async move { stores.close_locks().await }).await;
+            let at_once = std::future::ready(());
+            keeper.close_after(at_once, async move { stores.close_locks().await }).await;
         }
     }
 }
@@ -282,12 +283,27 @@ async fn singleton(
         () = common.signals.stop.cancelled() => return PumpEnd::Clean,
         locks = there => locks,
     };
-    match locks.and_then(|locks| Candidate::new(&common, planned, &lock, locks, on_overrun)) {
-        Ok(candidate) => candidate.run(keeper).await,
-        Err(error) => {
-            // Both were looked at when the stores were opened.
-            tracing::error!(target: "bus::host", name, error = ?error, "the singleton cannot be a candidate for its lock");
-            PumpEnd::Failed
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+    loop {
+        let candidate = locks
+            .clone()
+            .and_then(|locks| Candidate::new(&common, planned.clone(), &lock, locks, on_overrun));
+        let end = match candidate {
+            Ok(candidate) => candidate.run(Arc::clone(&keeper)).await,
+            Err(error) => {
+                // Both were looked at when the stores were opened.
+                tracing::error!(target: "bus::host", name, error = ?error, "the singleton cannot be a candidate for its lock");
+                return PumpEnd::Failed;
+            }
+        };
+        if common.signals.stop.is_cancelled() {
+            return end;
+        }
+        // Its task on the keeper panicked, which has been reported by its hook; the lock is left to its lease.
+        tracing::error!(target: "bus::host", name, "the singleton competes for its lock no more, which is a defect; it begins anew");
+        tokio::select! {
+            () = common.signals.stop.cancelled() => return end,
+            () = tokio::time::sleep(backoff.next()) => {}
         }
     }
 }

@@ -19,30 +19,62 @@ use crate::scope::Scope;
 /// However long the store was away, it is asked again this soon: messages are processed within seconds of its return.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// Why nothing more is claimed.
+enum End {
+    /// The pump was told to stop.
+    Told,
+    /// What is read is not there any more.
+    Gone,
+    /// The backend panicked.
+    Panicked(Panic),
+}
+
 /// Runs until the pump is told to stop, then gives back what has not been started and waits for what has. `false` if it
 /// ended because its endpoint is gone: whoever opens a consumer makes it again.
 pub(super) async fn run(shared: Arc<Shared>, jobs: Sender<Job>, queue: Receiver<Job>) -> bool {
     let mut workers = JoinSet::new();
+    let end = claim(&shared, &jobs, &queue, &mut workers).await;
+    match &end {
+        End::Told | End::Gone => shared.vitals.receive.ends(),
+        // Nothing is received until what runs has ended.
+        End::Panicked(_) => shared.vitals.receive.fails(ErrorKind::Internal),
+    }
+    jobs.close();
+    give_back(&shared, &queue);
+    while let Some(ended) = workers.join_next().await {
+        report(&shared, &ended);
+    }
+    match end {
+        End::Told => true,
+        End::Gone => false,
+        // Only now: that the pump has failed means that nothing of it runs any more.
+        End::Panicked(panic) => resume_unwind(panic),
+    }
+}
+
+/// Claims, and keeps as many workers as there is work for, until there is a reason not to.
+async fn claim(
+    shared: &Arc<Shared>,
+    jobs: &Sender<Job>,
+    queue: &Receiver<Job>,
+    workers: &mut JoinSet<()>,
+) -> End {
     let mut backoff = Backoff::new(Duration::from_millis(100), LONGEST_PAUSE);
-    let (mut panicked, mut is_there) = (None, true);
-    while let Some(room) = room(&shared).await {
+    while let Some(room) = room(shared).await {
         let vitals = &shared.vitals;
         vitals.receive.begins(shared.spec.clock.now());
-        let received = match receive(&shared, room).await {
+        let received = match receive(shared, room).await {
             Ok(received) => received,
-            Err(panic) => {
-                panicked = Some(panic);
-                break;
-            }
+            Err(panic) => return End::Panicked(panic),
         };
         match received {
             Ok(batch) => {
                 vitals.received(batch.len(), shared.spec.clock.now());
                 backoff.reset();
                 for delivery in batch {
-                    hand_on(&shared, &jobs, delivery);
+                    hand_on(shared, jobs, delivery);
                 }
-                grow(&shared, &mut workers, &queue);
+                grow(shared, workers, queue);
             }
             Err(error) if error.kind() == ErrorKind::TermLost => {
                 shared.heed(&error);
@@ -51,30 +83,15 @@ pub(super) async fn run(shared: Arc<Shared>, jobs: Sender<Job>, queue: Receiver<
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 tracing::warn!(target: "bus::pump", endpoint = %shared.spec.endpoint, error = %error, "what is read is gone");
-                is_there = false;
-                break;
+                return End::Gone;
             }
             Err(error) => {
                 vitals.receive.fails(error.kind());
-                wait_out(&shared, &mut backoff, &error).await;
+                wait_out(shared, &mut backoff, &error).await;
             }
         }
     }
-    match &panicked {
-        None => shared.vitals.receive.ends(),
-        // Nothing is received until what runs has ended.
-        Some(_) => shared.vitals.receive.fails(ErrorKind::Internal),
-    }
-    jobs.close();
-    give_back(&shared, &queue);
-    while let Some(ended) = workers.join_next().await {
-        report(&shared, &ended);
-    }
-    // Only now: that the pump has failed means that nothing of it runs any more.
-    if let Some(panic) = panicked {
-        resume_unwind(panic);
-    }
-    is_there
+    End::Told
 }
 
 /// Waits until something may be claimed, and answers how much; `None` when the pump is to stop.

@@ -129,13 +129,22 @@ impl Keeper {
     /// Ends the keeper, last of all: waits until all locks have been given back, but no longer than `patience`; what
     /// is still held then is left to expire.
     pub async fn close(&self, patience: Duration) {
-        self.close_after(patience, std::future::ready(())).await;
+        self.close_after(tokio::time::sleep(patience), std::future::ready(())).await;
     }
 
-    /// The same, and does `last` in the keeper's runtime when all locks have been given back: closing their manager, say.
-    pub async fn close_after(&self, patience: Duration, last: impl Future<Output = ()> + Send + 'static) {
+    /// The same, with a patience that ends when that future does; and does `last` in the keeper's runtime when all locks
+    /// have been given back: closing their manager, say.
+    pub async fn close_after(
+        &self,
+        patience: impl Future<Output = ()>,
+        last: impl Future<Output = ()> + Send + 'static,
+    ) {
         self.holds.close();
-        let given_back = tokio::time::timeout(patience, self.holds.wait()).await.is_ok();
+        let given_back = tokio::select! {
+            biased;
+            () = self.holds.wait() => true,
+            () = patience => false,
+        };
         let end = async {
             if !given_back {
                 self.abandon.cancel();

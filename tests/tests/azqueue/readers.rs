@@ -229,3 +229,28 @@ async fn a_sweep_that_fails_is_gone_on_with() {
     let consumer = host.consumer_of(MAIL, LONG).await;
     assert_eq!(body(&next(&consumer).await), "young");
 }
+
+/// A host that stops in the middle of a sweep leaves no claim behind, which would count as a crash of somebody's.
+#[tokio::test]
+async fn a_sweep_that_nobody_waits_for_any_more_ends_its_claims() {
+    let bench = bench!();
+    let proxy = bench.proxy();
+    let host = bench.host_at(&proxy).await;
+    host.prepare(MAIL).await;
+    host.attend(Some(HOUR)).await;
+    for (text, age) in [("old", 2 * HOUR), ("young", Duration::ZERO), ("older", 2 * HOUR)] {
+        host.publish(text, age).await.unwrap();
+    }
+    let held = proxy.inject_times(1, claims(), Fault::HoldAnswer);
+    let readers = host.readers();
+    let sweeping = tokio::spawn(async move { readers.sweep().await });
+    in_time("the sweep has claimed", held.struck(1)).await;
+    sweeping.abort();
+    assert!(sweeping.await.unwrap_err().is_cancelled());
+    held.release();
+    let consumer = host.consumer_of(MAIL, LONG).await;
+    let left = next(&consumer).await;
+    assert_eq!((body(&left), left.delivery_count, left.crashes), ("young", 1, 0));
+    let left = receive_now(&consumer, 10).await;
+    assert!(left.is_empty(), "{:?}", left.iter().map(body).collect::<Vec<_>>());
+}

@@ -1,6 +1,7 @@
 //! A store whose weather changes: real parts of a real store, which answer as one does that is not there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use bus::contract::{
@@ -27,19 +28,26 @@ pub(crate) enum Weather {
     Silent,
     /// It does not answer, and the backend has no deadline, against the contract.
     Endless,
+    /// The backend panics where nobody expects it: opening a consumer, receiving, and, on the keeper, telling what its locks
+    /// promise.
+    Panicking,
 }
 
 /// Makes the weather, from now on and for what waits already.
 #[derive(Clone)]
-pub(crate) struct Sky(Arc<watch::Sender<Weather>>);
+pub(crate) struct Sky {
+    weather: Arc<watch::Sender<Weather>>,
+    /// How often something has panicked.
+    struck: Arc<AtomicUsize>,
+}
 
 impl Sky {
     pub(crate) fn new(weather: Weather) -> Sky {
-        Sky(Arc::new(watch::channel(weather).0))
+        Sky { weather: Arc::new(watch::channel(weather).0), struck: Arc::default() }
     }
 
     pub(crate) fn becomes(&self, weather: Weather) {
-        self.0.send_replace(weather);
+        self.weather.send_replace(weather);
     }
 
     fn over<T: ?Sized>(&self, inner: Arc<T>) -> Weathered<T> {
@@ -48,9 +56,9 @@ impl Sky {
 
     /// How a call fares that is begun now.
     async fn pass(&self) -> Result<()> {
-        let weather = *self.0.borrow();
+        let weather = *self.weather.borrow();
         match weather {
-            Weather::Fair => Ok(()),
+            Weather::Fair | Weather::Panicking => Ok(()),
             Weather::Refusing => Err(Error::new(ErrorKind::Unavailable, "connection refused")),
             Weather::Silent => {
                 tokio::time::sleep(DEADLINE).await;
@@ -60,9 +68,22 @@ impl Sky {
         }
     }
 
+    /// How often something has panicked.
+    pub(crate) fn struck(&self) -> usize {
+        self.struck.load(SeqCst)
+    }
+
+    /// Panics, in such weather.
+    fn strike(&self) {
+        if *self.weather.borrow() == Weather::Panicking {
+            self.struck.fetch_add(1, SeqCst);
+            panic!("on purpose");
+        }
+    }
+
     /// Answers with what a call meets that waits when the weather changes.
     async fn breaks<T>(&self) -> Result<T> {
-        let mut changes = self.0.subscribe();
+        let mut changes = self.weather.subscribe();
         // The sender is in `self`.
         let _ = changes.wait_for(|weather| *weather != Weather::Fair).await;
         match self.pass().await {
@@ -118,6 +139,7 @@ impl Transport for Weathered<dyn Transport> {
 
     fn consumer(&self, spec: ConsumerSpec) -> BoxFuture<'_, Result<Arc<dyn Consumer>>> {
         Box::pin(async {
+            self.sky.strike();
             self.sky.pass().await?;
             let consumer = self.inner.consumer(spec).await?;
             Ok(Arc::new(self.sky.over(consumer)) as Arc<dyn Consumer>)
@@ -184,6 +206,7 @@ impl Consumer for Weathered<dyn Consumer> {
         stop: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Vec<Delivery>>> {
         Box::pin(async move {
+            self.sky.strike();
             self.sky.pass().await?;
             tokio::select! {
                 biased;
@@ -221,6 +244,9 @@ impl Consumer for Weathered<dyn Consumer> {
 
 impl LockManager for Weathered<dyn LockManager> {
     fn guarantees(&self) -> LockGuarantees {
+        if std::thread::current().name() == Some("bus-keeper") {
+            self.sky.strike();
+        }
         self.inner.guarantees()
     }
 

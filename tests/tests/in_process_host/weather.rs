@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use bus::clock::Clock;
-use bus::contract::{Depth, OpenOptions};
+use bus::contract::{Depth, Ended, LockId, LockManager, OpenOptions, Scheme, StoreUrl};
 use bus::host::HostBuilder;
 use bus::host::config::{Config, OnStoreDown};
 use bus::{ErrorKind, Host};
 use bus_tests::task::Invoice;
-use bus_tests::wait::in_time;
+use bus_tests::wait::{in_time, until_true};
 use tokio::time::Instant;
 
 use super::handlers::{Answer, Note, Relaxed};
@@ -248,6 +248,10 @@ async fn a_stop_while_the_store_is_away_is_bounded() {
 async fn singleton(place: &Place, messages: &Sky, locks: &Sky) -> Embedded {
     let mut config = Config::default();
     config.lock_lease = Some(Duration::from_secs(1));
+    singleton_with(config, place, messages, locks).await
+}
+
+async fn singleton_with(config: Config, place: &Place, messages: &Sky, locks: &Sky) -> Embedded {
     let transport = messages.transport(&place.url, &OpenOptions::default()).await;
     let locks = locks.locks(&place.url).await;
     let host = Host::builder().config(config).transport_instance("default", transport).locks(locks);
@@ -310,4 +314,82 @@ async fn a_singleton_goes_on_after_its_messages_or_its_locks_were_away() {
             host.stop().await;
         }
     }
+}
+
+/// A lock store that does not answer keeps no stop for a whole lease: when the run has ended, its lock is tried to be given
+/// back for as long as the grace period goes on, and is then left to its lease. Nothing has been lost, so that it is no
+/// error; and a store that comes back in time ends the wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_while_the_locks_are_away_is_bounded() {
+    const GRACE: Duration = Duration::from_secs(4);
+    for (weather, comes_back) in [
+        (Weather::Refusing, false),
+        (Weather::Silent, false),
+        (Weather::Endless, false),
+        (Weather::Refusing, true),
+    ] {
+        let (place, messages, locks) = (Place::memory(), Sky::new(Weather::Fair), Sky::new(Weather::Fair));
+        let seen = locks_of(&place).await;
+        let mut config = Config::default();
+        config.lock_lease = Some(Duration::from_secs(60));
+        config.shutdown_grace_period = if comes_back { Duration::from_secs(120) } else { GRACE };
+        let mut host = singleton_with(config, &place, &messages, &locks).await;
+        host.handle.bus().send(Relaxed("done".into())).await.expect("sent");
+        host.seen().await;
+        host.until_drained("relaxed").await;
+        locks.becomes(weather);
+        let asked = Instant::now();
+        let (ended, ()) = tokio::join!(host.handle.stop(), async {
+            if comes_back {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                locks.becomes(Weather::Fair);
+            }
+        });
+        ended.unwrap_or_else(|error| panic!("{weather:?}: {error:?}"));
+        let record =
+            seen.inspect(&LockId::from("queue/relaxed")).await.expect("answered").expect("it was taken");
+        if comes_back {
+            assert_eq!(record.ended, Some(Ended::Clean), "{record:?}");
+            assert!(asked.elapsed() < Duration::from_secs(60), "it took {:?}", asked.elapsed());
+        } else {
+            assert_eq!(record.ended, None, "{weather:?}: {record:?}");
+            let bound = GRACE + Duration::from_secs(10);
+            assert!(asked.elapsed() <= bound, "{weather:?}: it took {:?}", asked.elapsed());
+        }
+    }
+}
+
+/// The locks at `url`, under no sky.
+async fn locks_of(place: &Place) -> Arc<dyn LockManager> {
+    let url = StoreUrl::parse(&place.url).expect("a URL");
+    let open = Scheme::find(url.scheme()).expect("a scheme").locks.expect("it has locks");
+    open(&url, &OpenOptions::default()).await.expect("it opens")
+}
+
+/// A backend that panics where nobody catches it ends the host, which says so: else it would go on without its processor.
+#[tokio::test(start_paused = true)]
+async fn a_part_of_the_host_that_panics_ends_it() {
+    let (place, other, sky) = (Place::memory(), Place::memory(), Sky::new(Weather::Fair));
+    let mut host = under(&sky, &place, &other).await.start().await;
+    host.handle.bus().send(Note("fair".into())).await.expect("sent");
+    assert_eq!(host.seen().await.text, "fair");
+    // First the pump does, and then whatever would open another.
+    sky.becomes(Weather::Panicking);
+    let ended = in_time("it ends", host.handle.wait()).await.expect_err("it has lost a part");
+    assert_eq!(ended.kind(), ErrorKind::Internal, "{ended:?}");
+    assert!(ended.to_string().contains("panicked"), "{ended}");
+    assert!(sky.struck() >= 2);
+}
+
+/// A candidate whose task on the keeper panics competes again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_singleton_competes_again_after_a_panic_on_the_keeper() {
+    let (place, messages, locks) = (Place::memory(), Sky::new(Weather::Fair), Sky::new(Weather::Panicking));
+    let mut host = singleton(&place, &messages, &locks).await;
+    host.handle.bus().send(Relaxed("later".into())).await.expect("sent");
+    until_true("its task panics", || locks.struck() > 0).await;
+    locks.becomes(Weather::Fair);
+    assert_eq!(in_time("it is run", host.seen()).await.text, "later");
+    host.until_drained("relaxed").await;
+    host.stop().await;
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bus::ErrorKind;
 use bus::contract::{Attended, DroppedSubscription, Durability};
+use bus_tests::wait::{in_time, until_true};
 use futures_util::future::join_all;
 
 use crate::store::{Store, command, open};
@@ -211,4 +212,36 @@ async fn a_foreign_writer_is_waited_for() {
     assert!(futures_util::poll!(&mut sending).is_pending());
     own.execute_batch("COMMIT").unwrap();
     sending.await.remove(0).unwrap();
+}
+
+/// How many files of this process are open under a path.
+#[cfg(target_os = "linux")]
+fn handles(path: &std::path::Path) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    open.filter(|entry| {
+        entry.as_ref().is_ok_and(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to == path))
+    })
+    .count()
+}
+
+/// A process that was frozen while it wrote may hold everyone up who opens the store. However often a host tries that and
+/// gives up, it costs one thread, and what that has open; and when the other goes on, nothing of it is left.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn openings_that_were_given_up_leave_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, gate_path) = (directory.path().join("bus.db"), directory.path().join("bus.db.lock"));
+    let gate = std::fs::File::create(&gate_path).unwrap();
+    gate.lock().unwrap();
+    for _ in 0..20 {
+        let opening = tokio::time::timeout(Duration::from_millis(50), open(&path));
+        assert!(opening.await.is_err(), "it passed a gate that is closed");
+    }
+    assert_eq!(handles(&gate_path), 2, "the test has one of them");
+    gate.unlock().unwrap();
+    let transport = in_time("it opens", open(&path)).await.unwrap();
+    transport.close().await;
+    drop(transport);
+    drop(gate);
+    until_true("all is closed", || handles(&gate_path) + handles(&path) == 0).await;
 }

@@ -58,8 +58,9 @@ pub(super) fn placed(subject: &str, number: u64) -> Placed {
 }
 
 /// Where the copies of a delayed event lie.
-pub(super) fn both_placed(one: &Placed, other: &Placed) -> Placed {
-    Placed::new(format!("{} {}", one.as_str(), other.as_str()).trim())
+pub(super) fn all_placed(copies: &[Placed]) -> Placed {
+    let places: Vec<_> = copies.iter().map(Placed::as_str).filter(|place| !place.is_empty()).collect();
+    Placed::new(places.join(" "))
 }
 
 /// The copies' subjects and numbers; none if that is no place of ours.
@@ -108,11 +109,11 @@ impl NatsDelay {
 }
 
 /// Moves what is due, until it is told to stop.
-pub(super) async fn run(client: Arc<Client>, stop: CancellationToken) {
+pub(super) async fn run(client: &Arc<Client>, stop: &CancellationToken) {
     let mut pauses = PAUSES;
     let mut source = None;
     while !stop.is_cancelled() {
-        match turn(&client, &mut source, &stop).await {
+        match turn(client, &mut source, stop).await {
             Ok(()) => pauses.reset(),
             Err(error) => {
                 tracing::debug!(%error, "delayed messages cannot be looked at yet");

@@ -25,6 +25,7 @@ use crate::contract::{
 };
 use crate::error::{ErrorKind, Result};
 use crate::observed::{Beat, Held, Observed};
+use crate::reconnect::panicked;
 use crate::wake;
 
 /// What a call may take that concerns no lease.
@@ -156,7 +157,10 @@ impl NatsLocks {
         }
         client.furnish(&Home::Locks, client.deadline()).await?;
         let hints = Arc::new(wake::Hints::default());
-        client.tasks.spawn(listen(Arc::clone(&client), Arc::clone(&hints)));
+        let (listener, told) = (Arc::clone(&client), Arc::clone(&hints));
+        client.tasks.spawn(async move {
+            while panicked("what listens for hints", listen(&listener, &told)).await {}
+        });
         Ok(NatsLocks {
             client,
             clock: options.clock.clone(),
@@ -266,7 +270,7 @@ impl NatsLocks {
 }
 
 /// Passes hints on until the store is closed.
-async fn listen(client: Arc<Client>, hints: Arc<wake::Hints<String>>) {
+async fn listen(client: &Client, hints: &wake::Hints<String>) {
     while !client.closed().is_cancelled() {
         if client.up().await.is_err() {
             return;

@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 use super::body;
 use super::client::{Ask, Client};
 use super::delay;
-use super::error::{Lost, closed, error, unexpected};
+use super::error::{Lost, closed, unexpected};
 use super::jetstream::{MESSAGE_ID, Written};
 use super::streams::Home;
+use crate::coalesce::{Progress, all_or_unknown, is_outage, not_tried};
 use crate::contract::{BoxFuture, FenceGuard, Outgoing, Placed, Sender};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Endpoint, Headers, Name, Target};
@@ -98,6 +99,7 @@ impl Client {
 pub(super) struct NatsSender {
     post: Post,
     room: Arc<Semaphore>,
+    progress: Progress,
     closed: CancellationToken,
 }
 
@@ -105,7 +107,7 @@ impl NatsSender {
     pub(super) fn new(client: Arc<Client>, max_body: usize) -> Self {
         let closed = client.closed().child_token();
         let room = Arc::new(Semaphore::new(MOST_BYTES as usize));
-        NatsSender { post: Post { client, max_body }, room, closed }
+        NatsSender { post: Post { client, max_body }, room, progress: Progress::default(), closed }
     }
 
     /// Takes no more messages; returns when those under way are answered.
@@ -118,21 +120,12 @@ impl NatsSender {
     async fn room(&self, batch: &[Outgoing]) -> Result<OwnedSemaphorePermit> {
         let bytes: usize = batch.iter().map(|message| message.envelope.bytes().max(LEAST_BYTES)).sum();
         let bytes = u32::try_from(bytes).unwrap_or(MOST_BYTES).min(MOST_BYTES);
-        let room = Arc::clone(&self.room).acquire_many_owned(bytes).await.map_err(|_| closed())?;
+        let room = tokio::select! {
+            biased;
+            room = Arc::clone(&self.room).acquire_many_owned(bytes) => room.map_err(|_| closed())?,
+            () = self.progress.stalled(Instant::now(), self.post.client.timeout) => return Err(not_tried(None)),
+        };
         if self.closed.is_cancelled() { Err(closed()) } else { Ok(room) }
-    }
-}
-
-/// What is answered for an event of which two subscriptions were to get a copy: if one has it and the other does not, it is
-/// neither stored nor not.
-fn of_both(one: Result<Placed>, other: Result<Placed>) -> Result<Placed> {
-    match (one, other) {
-        (Ok(one), Ok(other)) => Ok(delay::both_placed(&one, &other)),
-        (Ok(_), Err(e)) | (Err(e), Ok(_)) if e.kind() != ErrorKind::OutcomeUnknown => {
-            let partly = "some subscriptions have the event, and others do not";
-            Err(error(ErrorKind::OutcomeUnknown, partly).caused_by(e))
-        }
-        (Err(e), _) | (_, Err(e)) => Err(e),
     }
 }
 
@@ -156,29 +149,38 @@ impl Post {
                 Err(refusal) => answers[position] = Some(Err(refusal)),
             }
         }
+        let mut copies: Vec<Vec<Result<Placed>>> = batch.iter().map(|_| Vec::new()).collect();
+        for (position, answer) in self.post_in_parts(parcels).await {
+            copies[position].push(answer.map(|stored| match (batch[position].due, stored) {
+                (Some(_), Some((subject, number))) => delay::placed(&subject, number),
+                _ => Placed::new(""),
+            }));
+        }
+        let answer = |(known, copies): (Option<_>, Vec<_>)| match known {
+            Some(answer) => answer,
+            None if copies.is_empty() => Err(unexpected("no answer for a message")),
+            None => all_or_unknown(copies).map(|copies| delay::all_placed(&copies)),
+        };
+        answers.into_iter().zip(copies).map(answer).collect()
+    }
+
+    /// Stores as many together as can be answered in time, part after part. After a part that the server has not taken the
+    /// rest is not tried.
+    async fn post_in_parts(&self, parcels: Vec<Parcel>) -> Vec<(usize, Result<Kept>)> {
         let mut posted = Vec::with_capacity(parcels.len());
         let mut parcels = parcels.into_iter();
         loop {
             let part: Vec<_> = parcels.by_ref().take(TOGETHER).collect();
             if part.is_empty() {
-                break;
+                return posted;
             }
-            posted.extend(self.post(part, self.client.deadline()).await);
+            let answered = self.post(part, self.client.deadline()).await;
+            let is_refused = |(_, answer): &(_, Result<Kept>)| answer.as_ref().is_err_and(is_outage);
+            if answered.iter().all(is_refused) {
+                posted.extend(parcels.by_ref().map(|parcel| (parcel.position, Err(not_tried(None)))));
+            }
+            posted.extend(answered);
         }
-        for (position, answer) in posted {
-            let message = &batch[position];
-            let placed = answer.map(|stored| match (message.due, stored) {
-                (Some(_), Some((subject, number))) => delay::placed(&subject, number),
-                _ => Placed::new(""),
-            });
-            let answer = &mut answers[position];
-            *answer = Some(match answer.take() {
-                None => placed,
-                Some(before) => of_both(before, placed),
-            });
-        }
-        let unanswered = || Err(unexpected("no answer for a message"));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
     }
 
     /// A message as what is to be stored. Its fence is looked at last of all before that.
@@ -306,7 +308,13 @@ impl Sender for NatsSender {
     fn send(&self, batch: Vec<Outgoing>) -> BoxFuture<'_, Vec<Result<Placed>>> {
         Box::pin(async move {
             match self.room(&batch).await {
-                Ok(_room) => self.post.send_all(&batch).await,
+                Ok(_room) => {
+                    let answers = self.post.send_all(&batch).await;
+                    if !answers.iter().all(|answer| answer.as_ref().is_err_and(is_outage)) {
+                        self.progress.made();
+                    }
+                    answers
+                }
                 Err(refusal) => batch.iter().map(|_| Err(refusal.clone())).collect(),
             }
         })

@@ -23,6 +23,7 @@ use crate::contract::{
 };
 use crate::error::{ErrorKind, Result};
 use crate::message::Endpoint;
+use crate::reconnect::panicked;
 
 /// How long closing waits for delayed messages that are just being moved.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -71,7 +72,10 @@ impl NatsTransport {
         );
         // Whoever forgets to close leaves no task behind.
         let moving = client.closed().child_token();
-        client.tasks.spawn(delay::run(Arc::clone(&client), moving.clone()));
+        let (mover, stop) = (Arc::clone(&client), moving.clone());
+        client.tasks.spawn(async move {
+            while panicked("what moves delayed messages", delay::run(&mover, &stop)).await {}
+        });
         let sender = Arc::new(NatsSender::new(Arc::clone(&client), max_body));
         Ok(NatsTransport { client, sender, moving, address: config.shown("://"), max_body })
     }

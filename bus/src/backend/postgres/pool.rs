@@ -76,7 +76,9 @@ impl Pool {
                 let _ = unwanted.end(Ok(()));
             }
         });
-        got.await.unwrap_or_else(|_| Err(closed()))
+        got.await.unwrap_or_else(|_| {
+            Err(error(ErrorKind::Internal, "connecting came to a sudden end, which is a defect"))
+        })
     }
 
     fn take_idle(&self) -> Option<Session> {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{Failure, error};
+use super::pool::within;
+use super::session::Session;
 use super::statement;
 use super::store::Store;
 use crate::contract::{Attended, BoxFuture, DroppedSubscription, Readers, Reading};
@@ -12,6 +14,8 @@ use crate::message::Endpoint;
 
 /// How many messages of a subscription one statement looks at or drops: each has a time limit.
 const AT_ONCE: i64 = 10_000;
+/// How long a sender's transaction may go on that found a subscription which has been dropped since.
+const LATEST_SENDER: Duration = Duration::from_secs(3600);
 
 pub(super) struct PostgresReaders(pub(super) Arc<Store>);
 
@@ -34,32 +38,51 @@ impl PostgresReaders {
     }
 
     async fn sweep_once(&self) -> Result<Vec<(Endpoint, u64)>, Failure> {
+        self.empty_dropped().await?;
         let rows = self.0.ask(&self.0.relaxed, &statement::SWEEP, &[&AT_ONCE]).await?;
         rows.iter()
             .map(|row| Ok((named(row.try_get(0)?)?, row.try_get::<_, i64>(1)?.unsigned_abs())))
             .collect()
     }
 
+    /// Drops a subscription, which is decided once and for all, and then what is in it: however much that is, no
+    /// statement takes long. Whoever dies over it leaves the rest to the next sweep.
     async fn drop_one(&self, name: &str, unattended: i64) -> Result<DroppedSubscription, Failure> {
-        // However many there are, no statement takes long.
-        loop {
-            let params: [super::session::Param<'_>; 3] = [&name, &unattended, &AT_ONCE];
-            let rows = self.0.ask(&self.0.durable, &statement::SUBSCRIPTION_EMPTY, &params).await?;
-            let dropped: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(0);
-            if dropped < AT_ONCE {
-                break;
-            }
-        }
-        let rows = self.0.ask(&self.0.durable, &statement::SUBSCRIPTION_DROP, &[&name, &unattended]).await?;
+        let mut session = self.0.durable.borrow().await?;
+        let decided = within(self.0.config().deadline, decide(&mut session, name, unattended)).await;
+        let decided = self.0.heeded(session.end(decided)).await?;
         self.0.forget_endpoints();
-        let Some(row) = rows.first() else { return Ok(DroppedSubscription::NotFound) };
-        match (row.try_get(0)?, row.try_get(1)?) {
-            (Some(attended), false) => Ok(DroppedSubscription::Attended(duration(attended))),
-            (_, true) => Ok(DroppedSubscription::Done),
-            // Somebody was faster.
-            (None, false) => Ok(DroppedSubscription::NotFound),
+        if decided == DroppedSubscription::Done {
+            while self.empty_dropped().await? > 0 {}
         }
+        Ok(decided)
     }
+
+    /// Drops a part of what is left of dropped subscriptions; answers how much.
+    async fn empty_dropped(&self) -> Result<i64, Failure> {
+        let late = micros(LATEST_SENDER);
+        let rows = self.0.ask(&self.0.relaxed, &statement::DROPPED_EMPTY, &[&AT_ONCE, &late]).await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
+    }
+}
+
+/// Drops a subscription, all but what is in it, unless it is attended to.
+async fn decide(session: &mut Session, name: &str, unattended: i64) -> Result<DroppedSubscription, Failure> {
+    session.begin().await?;
+    let decided = async {
+        // Only a statement that begins afterwards is sure to see what whoever had it locked has said.
+        session.query(&statement::SUBSCRIPTION_LOCK, &[&name]).await?;
+        let rows = session.query(&statement::SUBSCRIPTION_DROP, &[&name, &unattended]).await?;
+        let Some(row) = rows.first() else { return Ok(DroppedSubscription::NotFound) };
+        Ok(match (row.try_get(0)?, row.try_get(1)?) {
+            (_, true) => DroppedSubscription::Done,
+            (Some(attended), false) => DroppedSubscription::Attended(duration(attended)),
+            // Not attended to and still there: it was not locked, because it has been made since.
+            (None, false) => DroppedSubscription::NotFound,
+        })
+    };
+    let decided = decided.await;
+    session.end_transaction(decided).await
 }
 
 impl Readers for PostgresReaders {

@@ -13,13 +13,15 @@ use super::session::{Param, Session};
 use super::statement;
 use super::store::Store;
 use super::wake::Topic;
-use crate::coalesce::{Carry, Coalescer, Limits};
+use crate::coalesce::{Carry, Coalescer, Limits, is_outage, not_tried};
 use crate::contract::{BoxFuture, Delay, Due, FenceGuard, Outgoing, Placed, Sender};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Endpoint, Target};
 
-/// What rides together at most.
-const LIMITS: Limits = Limits { items: 1024, bytes: 8 << 20, queued: 4096, queued_bytes: 64 << 20 };
+/// How many messages ride together at most.
+const MOST_MESSAGES: usize = 1024;
+/// How many bytes.
+const MOST_BYTES: usize = 8 << 20;
 
 /// Sends to the store.
 pub(super) struct PostgresSender {
@@ -30,7 +32,14 @@ pub(super) struct PostgresSender {
 impl PostgresSender {
     pub(super) fn start(store: &Arc<Store>) -> Self {
         let carrier = Arc::new(Carrier(Arc::clone(store)));
-        PostgresSender { store: Arc::clone(store), coalescer: Coalescer::start(LIMITS, carrier) }
+        let limits = Limits {
+            items: MOST_MESSAGES,
+            bytes: MOST_BYTES,
+            queued: 4 * MOST_MESSAGES,
+            queued_bytes: 64 << 20,
+            patience: store.config().deadline,
+        };
+        PostgresSender { store: Arc::clone(store), coalescer: Coalescer::start(limits, carrier) }
     }
 
     /// Takes no more messages; returns when what is under way has ended.
@@ -66,34 +75,22 @@ impl PostgresSender {
         let mut rest = messages.into_iter().peekable();
         while rest.peek().is_some() {
             let (mut part, mut bytes) = (Vec::new(), 0);
-            while part.len() < LIMITS.items
+            while part.len() < MOST_MESSAGES
                 && let Some(message) =
-                    rest.next_if(|next| bytes == 0 || bytes + next.envelope.bytes() <= LIMITS.bytes)
+                    rest.next_if(|next| bytes == 0 || bytes + next.envelope.bytes() <= MOST_BYTES)
             {
                 bytes += message.envelope.bytes();
                 part.push(message);
             }
             let answered = self.coalescer.submit(part, bytes).await;
-            let failed = answered.iter().all(|answer| answer.as_ref().is_err_and(is_the_stores));
+            let failed = answered.iter().all(|answer| answer.as_ref().is_err_and(is_outage));
             answers.extend(answered);
             if failed {
-                answers.extend(rest.by_ref().map(|_| Err(not_tried())));
+                answers.extend(rest.by_ref().map(|_| Err(not_tried(None))));
             }
         }
         answers
     }
-}
-
-/// Whether an error is not about the message.
-fn is_the_stores(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::OutcomeUnknown | ErrorKind::Closed
-    )
-}
-
-fn not_tried() -> Error {
-    error(ErrorKind::Unavailable, "not sent, since the messages before it could not be: send it again")
 }
 
 fn unanswered() -> Error {

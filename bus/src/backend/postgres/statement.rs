@@ -65,8 +65,9 @@ statements! {
     READER_PUT = "reader_put" [TEXT_ARRAY, INT8_ARRAY];
     READER_LIST = "reader_list" [];
     SWEEP = "sweep" [INT8];
-    SUBSCRIPTION_EMPTY = "subscription_empty" [TEXT, INT8, INT8];
+    SUBSCRIPTION_LOCK = "subscription_lock" [TEXT];
     SUBSCRIPTION_DROP = "subscription_drop" [TEXT, INT8];
+    DROPPED_EMPTY = "dropped_empty" [INT8, INT8];
     NOTIFY = "notify" [TEXT, TEXT];
     DURABILITY = "durability" [];
     STORE_FIND = "store_find" [];

@@ -17,6 +17,7 @@ use super::wake::{Topic, Wake};
 use crate::contract::Durability as Outlives;
 use crate::error::Result;
 use crate::message::{Endpoint, Target};
+use crate::reconnect::panicked;
 use crate::wake::jittered;
 
 /// How often waiting consumers are looked after, all of them by one query.
@@ -82,7 +83,10 @@ impl Store {
             parked: Mutex::default(),
             tasks,
         });
-        store.tasks.spawn(keep_polling(Arc::downgrade(&store)));
+        let polled = Arc::downgrade(&store);
+        store.tasks.spawn(async move {
+            while panicked("what looks after waiting consumers", keep_polling(&polled)).await {}
+        });
         Ok(store)
     }
 
@@ -192,7 +196,7 @@ impl Store {
 }
 
 /// Looks after the waiting consumers until the store is closed, or nobody has it any more.
-async fn keep_polling(store: Weak<Store>) {
+async fn keep_polling(store: &Weak<Store>) {
     while let Some((pause, closed)) =
         store.upgrade().map(|store| (store.pause(), store.relaxed.closed().clone()))
     {

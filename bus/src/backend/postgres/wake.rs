@@ -20,7 +20,7 @@ use super::statement;
 use crate::contract::LockId;
 use crate::error::{ErrorKind, Result};
 use crate::message::{Name, Target};
-use crate::reconnect::Backoff;
+use crate::reconnect::{Backoff, panicked};
 use crate::wake::Hints;
 
 /// While there is always something to tell, others are told this often.
@@ -85,15 +85,20 @@ impl Wake {
         tasks.spawn({
             let (wake, stop) = (Arc::clone(&wake), stop.clone());
             async move {
+                let telling = async { while panicked("what gives hints", wake.keep_telling()).await {} };
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    () = wake.keep_telling() => {}
+                    () = telling => {}
                 }
             }
         });
         if direct {
             let wake = Arc::clone(&wake);
-            tasks.spawn(async move { wake.keep_listening(&stop).await });
+            tasks.spawn(async move {
+                while panicked("what listens for hints", wake.keep_listening(&stop)).await {
+                    wake.listening.store(false, Ordering::Relaxed);
+                }
+            });
         }
         wake
     }

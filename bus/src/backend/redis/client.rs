@@ -17,7 +17,7 @@ use super::hints::Hints;
 use super::keys::Keys;
 use super::script::Invocation;
 use crate::error::{Error, Result};
-use crate::reconnect::{Backoff, Outage};
+use crate::reconnect::{Backoff, Outage, panicked};
 
 /// How long one attempt to connect may take.
 const CONNECTING: Duration = Duration::from_secs(2);
@@ -233,18 +233,7 @@ async fn keep_up(
     closed: CancellationToken,
 ) {
     let work = async {
-        loop {
-            let broken = match &*line.borrow() {
-                Line::Up(connection) => connection.broken.clone(),
-                Line::Down(_) => CancellationToken::new(),
-            };
-            broken.cancelled().await;
-            tracing::warn!(server, "the connection to the server broke; connecting again");
-            line.send_replace(Line::Down(None));
-            let connection = connect_again(&client, &server, &line).await;
-            line.send_replace(Line::Up(connection));
-            tracing::info!(server, "connected to the server again");
-        }
+        while panicked("what keeps the connection", keep_connecting(&client, &server, &line)).await {}
     };
     tokio::select! {
         () = closed.cancelled() => {}
@@ -252,6 +241,23 @@ async fn keep_up(
     }
     // The last connection goes with this.
     line.send_replace(Line::Down(None));
+}
+
+async fn keep_connecting(client: &redis::Client, server: &str, line: &watch::Sender<Line>) {
+    loop {
+        let broken = match &*line.borrow() {
+            Line::Up(connection) => Some(connection.broken.clone()),
+            Line::Down(_) => None,
+        };
+        if let Some(broken) = broken {
+            broken.cancelled().await;
+            tracing::warn!(server, "the connection to the server broke; connecting again");
+            line.send_replace(Line::Down(None));
+        }
+        let connection = connect_again(client, server, line).await;
+        line.send_replace(Line::Up(connection));
+        tracing::info!(server, "connected to the server again");
+    }
 }
 
 async fn connect_again(client: &redis::Client, server: &str, line: &watch::Sender<Line>) -> Connection {

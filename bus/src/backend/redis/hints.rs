@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::reconnect::Backoff;
+use crate::reconnect::{Backoff, panicked};
 use crate::wake;
 
 /// How long the server may take for an answer on this connection.
@@ -45,11 +45,12 @@ impl Hints {
         let (wanted, wishes) = mpsc::unbounded_channel();
         let hints =
             Arc::new(Hints { waiting: wake::Hints::default(), listening: AtomicBool::new(false), wanted });
-        let listener = Listener { hints: Arc::clone(&hints), client, wishes, channels: BTreeSet::new() };
+        let mut listener = Listener { hints: Arc::clone(&hints), client, wishes, channels: BTreeSet::new() };
         tasks.spawn(async move {
+            let listening = async { while panicked("what listens for hints", listener.run()).await {} };
             tokio::select! {
                 () = closed.cancelled() => {}
-                () = listener.run() => {}
+                () = listening => {}
             }
         });
         hints
@@ -88,11 +89,14 @@ struct Listener {
 }
 
 impl Listener {
-    async fn run(mut self) {
+    async fn run(&mut self) {
+        let mut first = None;
         // Who only sends needs no connection for hints.
-        let Some(first) = self.wishes.recv().await else { return };
-        self.channels.insert(first.channel);
-        let mut first = Some(first.listened);
+        if self.channels.is_empty() {
+            let Some(wanted) = self.wishes.recv().await else { return };
+            self.channels.insert(wanted.channel);
+            first = Some(wanted.listened);
+        }
         let mut pauses = PAUSES;
         loop {
             if let Some((mut sink, stream)) = self.connect().await {

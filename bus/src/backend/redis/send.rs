@@ -11,7 +11,7 @@ use super::client::Client;
 use super::error::{Lost, term_lost, unexpected};
 use super::fence::micros;
 use super::script::{CANCEL, Invocation, SEND};
-use crate::coalesce::{Carry, Coalescer, Limits};
+use crate::coalesce::{Carry, Coalescer, Limits, is_outage, not_tried};
 use crate::contract::{BoxFuture, Delay, Due, FenceGuard, Outgoing, Placed, READ_AGAIN_WITHIN, Sender};
 use crate::error::{Error, Result};
 use crate::message::{Endpoint, Name, Target};
@@ -163,13 +163,21 @@ impl Carrier {
         }
     }
 
-    /// Sends the parts of one target one after the other, so that its messages keep their order.
+    /// Sends the parts of one target one after the other, so that its messages keep their order. After a part that the
+    /// server has not taken the rest is not tried.
     async fn send_line(&self, line: &[Part], batch: &[Outgoing]) -> Vec<(usize, Result<Placed>)> {
-        let mut all = Vec::new();
+        let (mut all, mut outage) = (Vec::new(), None);
         for part in line {
-            let answers = match part.send(&self.0, batch).await {
+            let sent = match outage.take() {
+                None => part.send(&self.0, batch).await,
+                Some(cause) => Err(not_tried(Some(cause))),
+            };
+            let answers = match sent {
                 Ok(answers) => answers,
-                Err(failure) => part.positions.iter().map(|_| Err(Error::clone(&failure))).collect(),
+                Err(failure) => {
+                    outage = is_outage(&failure).then(|| failure.clone());
+                    part.positions.iter().map(|_| Err(Error::clone(&failure))).collect()
+                }
             };
             all.extend(part.positions.iter().copied().zip(answers));
         }
@@ -193,6 +201,7 @@ impl RedisSender {
             bytes: MOST_BYTES,
             queued: 2 * MOST_MESSAGES,
             queued_bytes: MOST_QUEUED_BYTES,
+            patience: client.timeout(),
         };
         RedisSender(Coalescer::start(limits, Arc::new(Carrier(client))))
     }

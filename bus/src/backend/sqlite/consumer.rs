@@ -126,7 +126,7 @@ impl SqliteConsumer {
                 answer.await
             }
         };
-        let claimed = answer.unwrap_or_else(|_| Err(closed()))?;
+        let claimed = self.writer.answered(answer).await?;
         self.move_on(&claimed, set_back);
         Ok(Some((claimed, token)))
     }

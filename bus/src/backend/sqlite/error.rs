@@ -178,6 +178,24 @@ pub(super) fn cut_off() -> Error {
     )
 }
 
+/// The store's thread has panicked.
+pub(super) fn panicked(path: &Path) -> Error {
+    error(
+        ErrorKind::Unavailable,
+        "the thread that reads and writes the file panicked, which is a defect: report what it said, and start again",
+    )
+    .with("file", path.display())
+    .transient(false)
+}
+
+/// The same, to whoever waits for an answer of it.
+pub(super) fn broken_off() -> Error {
+    error(
+        ErrorKind::OutcomeUnknown,
+        "the store's thread came to a sudden end: what it was asked for has been done, or has not",
+    )
+}
+
 /// The store has been closed.
 pub(super) fn closed() -> Error {
     error(ErrorKind::Closed, "the store has been closed")

@@ -101,7 +101,7 @@ impl SqliteSender {
             batch.iter().map(store).collect::<rusqlite::Result<Vec<_>>>()
         });
         self.writer.submit(work.weighing(bytes, room).adding()).await?;
-        answer.await.unwrap_or_else(|_| Err(super::error::closed()))
+        self.writer.answered(answer.await).await
     }
 }
 

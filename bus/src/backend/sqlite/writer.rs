@@ -36,17 +36,25 @@
 //! | the disk is full | the [reserve](super::reserve) is given up: what ends or extends goes on |
 //! | the file is damaged, or was brought up to date by a newer program | the store is lost: every caller gets the error, and [`Writer::lost`] answers it |
 //! | any other | the batch's callers get the error, and that is all |
+//!
+//! A panic on the thread, which is a defect, is the end of the store too: what was under way is answered as an unknown
+//! outcome, and [`Writer::lost`] answers why.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
-use super::error::{closed, error};
+use super::error::{broken_off, closed, error, panicked};
 use super::file::StoreFile;
 use super::opened::Opened;
 use super::place::Identity;
@@ -90,6 +98,20 @@ impl Role {
     }
 }
 
+/// Who opens which file: one at a time.
+static OPENINGS: LazyLock<Mutex<HashMap<PathBuf, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
+
+fn turn_to_open(path: &Path) -> Arc<Semaphore> {
+    let mut openings = OPENINGS.lock();
+    openings.retain(|_, turn| turn.strong_count() > 0);
+    if let Some(turn) = openings.get(path).and_then(Weak::upgrade) {
+        return turn;
+    }
+    let turn = Arc::new(Semaphore::new(1));
+    openings.insert(path.to_owned(), Arc::downgrade(&turn));
+    turn
+}
+
 /// The writer thread, as seen by those who ask it.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -109,7 +131,12 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Opens the file on a thread of its own.
+    ///
+    /// Dropped before that is done, it leaves the thread behind until it is: a process that was frozen while it wrote may
+    /// be what it waits for. Whoever opens the same file meanwhile waits without a thread, so that there is one, however
+    /// often it is tried.
     pub(super) async fn open(config: Config, clock: Clock, role: Role) -> Result<Arc<Self>> {
+        let turn = turn_to_open(&config.path).acquire_owned().await.map_err(|_| closed())?;
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (report, opened) = oneshot::channel();
         let (tell_lost, lost) = watch::channel(None);
@@ -120,21 +147,29 @@ impl Writer {
             let _at_end = at_end;
             // A clock that tests advance can be read within its runtime only.
             let _context = runtime.as_ref().map(Handle::enter);
-            let file = match StoreFile::open(&config) {
+            let opened = StoreFile::open(&config);
+            drop(turn);
+            let file = match opened {
                 Ok(file) => file,
                 Err(e) => return drop(report.send(Err(e))),
             };
             let identity = file.identity().clone();
             let wake = Wake::open(identity.path());
-            if report.send(Ok((identity, Arc::clone(&wake)))).is_ok() {
-                Thread::new(Opened::new(config, role, file, tell_lost), clock, wake).serve(waiting);
+            if report.send(Ok((identity.clone(), Arc::clone(&wake)))).is_ok() {
+                let told = tell_lost.clone();
+                let thread = Thread::new(Opened::new(config, role, file, tell_lost), clock, wake);
+                if catch_unwind(AssertUnwindSafe(|| thread.serve(waiting))).is_err() {
+                    let error = panicked(identity.path());
+                    tracing::error!(target: "bus::sqlite", event = "store.lost", file = %identity.path().display(), error = ?error, "the store is not used any more");
+                    told.send_replace(Some(error));
+                }
             }
         };
         std::thread::Builder::new()
             .name(role.thread_name().to_owned())
             .spawn(run)
             .map_err(|e| error(ErrorKind::Unavailable, "cannot start the writer's thread").caused_by(e))?;
-        let (identity, wake) = opened.await.unwrap_or_else(|_| Err(closed()))?;
+        let (identity, wake) = opened.await.unwrap_or_else(|_| Err(broken_off()))?;
         let (closed, closing) = (CancellationToken::new(), AtomicBool::new(false));
         let room = Arc::new(Semaphore::new(usize::try_from(QUEUE_BYTES).unwrap_or(usize::MAX)));
         Ok(Arc::new(Writer { queue, room, closed, closing, ended, lost, identity, wake }))
@@ -154,7 +189,7 @@ impl Writer {
     }
 
     /// Waits until the store cannot be used any more by this process, whatever comes: it is damaged, another version has
-    /// taken it over, or its file has been away for too long.
+    /// taken it over, its file has been away for too long, or its thread has panicked.
     pub(super) async fn lost(&self) -> Error {
         let mut lost = self.lost.clone();
         let looks = async {
@@ -185,7 +220,26 @@ impl Writer {
         if self.closing.load(Ordering::Acquire) {
             return Err(closed());
         }
-        self.queue.send(Message::Work(work)).await.map_err(|_| closed())
+        match self.queue.send(Message::Work(work)).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.why_it_ended().await),
+        }
+    }
+
+    /// Why the thread takes nothing more. Called when it has ended, or is about to.
+    async fn why_it_ended(&self) -> Error {
+        match self.lost.clone().wait_for(Option::is_some).await {
+            Ok(lost) => lost.clone().unwrap_or_else(closed),
+            Err(_) => closed(),
+        }
+    }
+
+    /// The answer to a piece of work, should there be none.
+    pub(super) async fn answered<T>(&self, answer: Result<Result<T>, RecvError>) -> Result<T> {
+        match answer {
+            Ok(answer) => answer,
+            Err(_) => Err(broken_off().caused_by(self.why_it_ended().await)),
+        }
     }
 
     /// Has `run` done within a write transaction, and answers what it answered.
@@ -196,7 +250,7 @@ impl Writer {
     {
         let (work, answer) = Call::writing(run);
         self.submit(work).await?;
-        answer.await.unwrap_or_else(|_| Err(closed()))
+        self.answered(answer.await).await
     }
 
     /// Has `run` done, which only reads.
@@ -207,7 +261,7 @@ impl Writer {
     {
         let (work, answer) = Call::reading(run);
         self.submit(work).await?;
-        answer.await.unwrap_or_else(|_| Err(closed()))
+        self.answered(answer.await).await
     }
 
     /// Takes no more work, has the thread do what is queued, and waits for its end.
@@ -222,5 +276,31 @@ impl Writer {
         if tokio::time::timeout(CLOSE_TIMEOUT, end).await.is_err() {
             tracing::warn!(file = %self.identity.path().display(), "the writer is still waiting for its turn; left behind");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::StoreUrl;
+
+    /// Whoever does not hear of it goes on for ever with a store that does nothing.
+    #[tokio::test]
+    async fn a_panic_on_the_thread_is_the_end_of_the_store_and_is_said() {
+        let directory = std::env::temp_dir().join(format!("bus-writer-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&directory).unwrap();
+        let url = StoreUrl::parse(&format!("sqlite://{}/bus.db", directory.display())).unwrap();
+        let config = Config::from_url(&url, true).unwrap();
+        let writer = Writer::open(config, Clock::system(), Role::Messages).await.unwrap();
+        writer.write(|_| Ok(())).await.unwrap();
+        let under_way = writer.write(|_| -> rusqlite::Result<()> { panic!("on purpose") }).await.unwrap_err();
+        assert_eq!(under_way.kind(), ErrorKind::OutcomeUnknown, "{under_way:?}");
+        let lost = tokio::time::timeout(Duration::from_secs(20), writer.lost()).await.expect("it is noticed");
+        assert!(lost.to_string().contains("panicked"), "{lost}");
+        assert!(!lost.is_transient(), "waiting does not help");
+        let later = writer.write(|_| Ok(())).await.unwrap_err();
+        assert_eq!(later.kind(), ErrorKind::Unavailable, "{later:?}");
+        writer.close().await;
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -51,24 +51,6 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use super::*;
 
-    #[derive(Debug)]
-    struct Unspeakable;
-    impl std::fmt::Display for Unspeakable {
-        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            Err(std::fmt::Error)
-        }
-    }
-    impl std::error::Error for Unspeakable {}
-
-    #[tokio::test]
-    async fn an_error_that_cannot_be_shown_is_a_failure() {
-        let error = Error::new(ErrorKind::Handler, "the handler failed").caused_by(Unspeakable);
-        let failed = Verdict::Retry { after: None, error };
-        let verdict = caught("the handler", || async move { failed }).await;
-        let Verdict::Retry { after: None, error } = verdict else { panic!("{verdict:?}") };
-        assert!(error.with_causes().starts_with("the handler panicked: "), "{error:?}");
-    }
-
     #[tokio::test]
     async fn a_panic_before_and_after_the_first_await_is_a_failure() {
         for late in [false, true] {

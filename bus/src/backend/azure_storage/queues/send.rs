@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -15,6 +16,7 @@ use super::clock::DOUBT;
 use super::message::{LARGEST_INLINE, Stored};
 use super::service::{LONGEST_WAIT, PATIENCE, Put, Service};
 use crate::clock::Timestamp;
+use crate::coalesce::{Progress, all_or_unknown, not_tried};
 use crate::contract::{BoxFuture, Delay, Due, FenceGuard, Outgoing, Placed, Sender};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Target;
@@ -34,6 +36,7 @@ pub(super) struct Outbox {
     /// What goes on although nobody waits for it any more, until the store is closed.
     pub(super) under_way: TaskTracker,
     room: Semaphore,
+    progress: Progress,
 }
 
 impl Outbox {
@@ -44,6 +47,7 @@ impl Outbox {
             closed: CancellationToken::new(),
             under_way: TaskTracker::new(),
             room: Semaphore::new(AT_ONCE),
+            progress: Progress::default(),
         }
     }
 
@@ -73,7 +77,7 @@ impl Outbox {
             let answer = match (&queues, &away) {
                 (Err(error), _) => Err(error.clone()),
                 // The rest would wait as long, each after the other.
-                (_, Some(cause)) => Err(not_sent(Error::clone(cause))),
+                (_, Some(cause)) => Err(not_tried(Some(Error::clone(cause)))),
                 (Ok(queues), None) => self.post_one(queues, &outgoing).await.map_err(|unsent| {
                     away = unsent.is_outage.then(|| unsent.error.clone());
                     unsent.error
@@ -111,7 +115,11 @@ impl Outbox {
         let is_topic = matches!(outgoing.target, Target::Topic(_));
         let posting = queues.iter().map(|queue| self.post_copy(queue, is_topic, stored.clone(), wait));
         let answers = join_all(posting).await;
-        let copies = all_or_unknown(answers)?;
+        let is_outage = answers.iter().any(|answer| answer.as_ref().is_err_and(|unsent| unsent.is_outage));
+        // What has no copy was for a subscription that has gone.
+        let copies =
+            answers.into_iter().filter_map(|answer| answer.map_err(|unsent| unsent.error).transpose());
+        let copies = all_or_unknown(copies).map_err(|error| Unsent { error, is_outage })?;
         if wait.is_zero() {
             for queue in queues {
                 self.hints.tell(queue);
@@ -132,9 +140,12 @@ impl Outbox {
         stored: Stored,
         wait: Duration,
     ) -> Result<Option<Copy>, Unsent> {
-        let Ok(_permit) = tokio::time::timeout(PATIENCE, self.room.acquire()).await else {
-            let full = "the messages before it were not answered in time: it was not sent";
-            return Err(Unsent { error: error(ErrorKind::Unavailable, full), is_outage: true });
+        let _permit = tokio::select! {
+            biased;
+            permit = self.room.acquire() => permit.map_err(|_| closed())?,
+            () = self.progress.stalled(Instant::now(), PATIENCE) => {
+                return Err(Unsent { error: not_tried(None), is_outage: true });
+            }
         };
         let text = stored.text(LARGEST_INLINE);
         let letter = self.service.fit(stored, text).await?;
@@ -151,6 +162,9 @@ impl Outbox {
                 Ok(()) => self.service.put(queue, &letter.text, wait).await,
                 Err(failure) => Err(failure),
             };
+        }
+        if !answer.as_ref().is_err_and(Failure::is_outage) {
+            self.progress.made();
         }
         match answer {
             Ok(Put { id, receipt }) => {
@@ -181,32 +195,9 @@ impl From<Error> for Unsent {
     }
 }
 
-fn not_sent(cause: Error) -> Error {
-    error(
-        ErrorKind::Unavailable,
-        "it was not sent, since the service did not answer to the message before it",
-    )
-    .caused_by(cause)
-}
-
 fn unknown(cause: Error) -> Error {
     error(ErrorKind::OutcomeUnknown, "no answer came: the message may be in the queue, or not")
         .caused_by(cause)
-}
-
-/// The copies of an event: all of them, or what went wrong. Where some are there and others not, sending it again would
-/// double those.
-fn all_or_unknown(answers: Vec<Result<Option<Copy>, Unsent>>) -> Result<Vec<Copy>, Unsent> {
-    let some = answers.iter().any(|answer| matches!(answer, Ok(Some(_))));
-    let copies: Result<Vec<_>, _> = answers.into_iter().collect();
-    match copies {
-        Ok(copies) => Ok(copies.into_iter().flatten().collect()),
-        Err(Unsent { error: cause, is_outage }) if some && cause.kind() != ErrorKind::OutcomeUnknown => {
-            let some = "some subscriptions have the event, others do not";
-            Err(Unsent { error: error(ErrorKind::OutcomeUnknown, some).caused_by(cause), is_outage })
-        }
-        Err(cause) => Err(cause),
-    }
 }
 
 /// Where what is available at once lies: it cannot be taken back.

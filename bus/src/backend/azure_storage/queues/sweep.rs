@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 
+use super::super::error::error;
 use super::claims::Claim;
 use super::delivery::read;
 use super::message::Stored;
@@ -14,7 +15,7 @@ use super::readers::QueueReaders;
 use super::service::{MOST_AT_ONCE, Taken};
 use super::settle::Desk;
 use crate::clock::Timestamp;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 
 /// For how long messages are out of sight that are swept away.
 const WHILE_SWEEPING: Duration = Duration::from_secs(60);
@@ -64,22 +65,32 @@ impl QueueReaders {
             has_outlived(&stored, taken.times.saturating_add(1), taken.put_at, then)
         };
         let Some(last) = seen.iter().rposition(would_go) else { return Ok(0) };
-        let expires = self.clock.now() + WHILE_SWEEPING;
-        let taken = service.take(&queue, last + 1, WHILE_SWEEPING).await;
-        let taken = taken.map_err(|failure| service.describe(failure))?;
         let desk = Desk { outbox: Arc::clone(&self.outbox), queue, clock: self.clock.clone() };
-        let ending = taken.into_iter().map(|taken| {
-            let put_at = taken.put_at;
-            let (claim, times) = read(taken, expires);
-            end(&desk, claim, times, put_at, then)
-        });
-        let ended: Vec<Result<bool>> = stream::iter(ending).buffer_unordered(AT_ONCE).collect().await;
-        let mut count = 0;
-        for ended in ended {
-            count += u64::from(ended?);
-        }
-        Ok(count)
+        // A task of its own: a host that stops midway leaves no claim behind, which would count as a crash.
+        let sweeping = self.outbox.under_way.spawn(take_out(desk, last + 1, then));
+        sweeping.await.unwrap_or_else(|cause| {
+            Err(error(ErrorKind::Internal, "a sweep came to a sudden end").caused_by(cause))
+        })
     }
+}
+
+/// Claims the first `count` messages, and ends each of these claims; answers how many messages have gone.
+async fn take_out(desk: Desk, count: usize, then: (Timestamp, Timestamp)) -> Result<u64> {
+    let expires = desk.clock.now() + WHILE_SWEEPING;
+    let service = &desk.outbox.service;
+    let taken = service.take(&desk.queue, count, WHILE_SWEEPING).await;
+    let taken = taken.map_err(|failure| service.describe(failure))?;
+    let ending = taken.into_iter().map(|taken| {
+        let put_at = taken.put_at;
+        let (claim, times) = read(taken, expires);
+        end(&desk, claim, times, put_at, then)
+    });
+    let ended: Vec<Result<bool>> = stream::iter(ending).buffer_unordered(AT_ONCE).collect().await;
+    let mut count = 0;
+    for ended in ended {
+        count += u64::from(ended?);
+    }
+    Ok(count)
 }
 
 /// Ends a claim that was made to sweep; whether the message has gone.

@@ -4,7 +4,7 @@ GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT ON {schema}.store TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.endpoint, {schema}.reader TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.message, {schema}.delayed TO {role};
-GRANT SELECT, INSERT, DELETE ON {schema}.dead TO {role};
+GRANT SELECT, INSERT, DELETE ON {schema}.dead, {schema}.dropped TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.strict, {schema}.fence TO {role};
 GRANT SELECT, INSERT, UPDATE ON {schema}.lock TO {role};
 GRANT USAGE ON SEQUENCE {schema}.message_id TO {role};

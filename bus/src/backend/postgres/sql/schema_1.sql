@@ -27,6 +27,12 @@ CREATE TABLE IF NOT EXISTS {schema}.reader (
     retention bigint
 ) WITH (fillfactor = 50);
 
+-- Subscriptions that have been dropped, and when: whatever lies under such a number is to be dropped too.
+CREATE TABLE IF NOT EXISTS {schema}.dropped (
+    endpoint bigint PRIMARY KEY,
+    since    bigint NOT NULL
+);
+
 -- Numbers messages of all endpoints, in the order of sending as seen by one sender.
 CREATE SEQUENCE IF NOT EXISTS {schema}.message_id;
 
