@@ -265,6 +265,10 @@ pub trait Sender: Send + Sync + 'static {
     /// before its consumer; a topic without subscriptions takes an event and forgets it.
     ///
     /// Dropping the future before the store has been asked withdraws the messages; afterwards they may be sent.
+    ///
+    /// However many wait: while the store takes nothing, each is answered after what a call may take and the call that is
+    /// under way then, and with [`Unavailable`](crate::ErrorKind::Unavailable) if it has certainly not been handed over (see
+    /// [`coalesce`](crate::coalesce)).
     fn send(&self, batch: Vec<Outgoing>) -> BoxFuture<'_, Vec<Result<Placed>>>;
 }
 

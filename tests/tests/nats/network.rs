@@ -5,17 +5,34 @@ use std::time::{Duration, Instant};
 use bus::ErrorKind;
 use bus::contract::{ConsumerSpec, Depth, LockId, Owner, Renewal};
 use bus::message::Verdict;
+use bus_tests::by_hand::crowd;
 use bus_tests::nats::url_at;
 use bus_tests::tcp_proxy::{Fault, Proxy};
 use bus_tests::weather::{self, behind_proxy};
 
-use crate::store::{PATIENCE, PREFIX, endpoint, open_locks, receive, server, settle};
+use crate::store::{open, PATIENCE, PREFIX, endpoint, open_locks, receive, server, settle};
 
 /// M12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_of_30_seconds_is_waited_out() {
     let Some(server) = server() else { return };
     weather::a_black_hole_of_30_seconds_is_waited_out(server).await;
+}
+
+/// However many send: whoever waits for room is answered when those are who have it, and not round after round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_an_outage_a_crowd_of_senders_is_answered_in_time() {
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.port()).await;
+    let transport = open(&format!("{}&timeout=2000", url_at(proxy.port(), PREFIX))).await.unwrap();
+    transport.prepare(&[(*endpoint("jobs")).clone()]).await.unwrap();
+    proxy.set(Fault::BlackHole);
+    let (took, handed_over) = crowd(&transport, "jobs", (1_280, &[b'x'; 512 << 10])).await;
+    // Twice the time-out. In rounds of 64 MiB, each of which takes that, it would be 20 s.
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    assert!(handed_over <= 2 * 128, "{handed_over}");
+    proxy.set(Fault::None);
+    transport.close().await;
 }
 
 /// M10, M11

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus_tests::by_hand::{command, crowd};
 use bus_tests::postgres::{Server, available};
 use bus_tests::tcp_proxy::{Fault, Proxy};
 
@@ -69,6 +70,25 @@ async fn a_stream_goes_on_after_a_black_hole_of_30_seconds() {
     assert!(proxy.accepted() > connections, "connections without an answer were given up");
     assert!(stream.troubles() > 0, "the black hole was not noticed: it was none");
     stream.end().await;
+}
+
+/// However many send: they are answered when the first of them are, and not batch after batch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_an_outage_a_crowd_of_senders_is_answered_in_time() {
+    if !available() {
+        return;
+    }
+    let server = Server::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let transport = crate::open(&through(&proxy)).await;
+    transport.sender().send(vec![command("crowded", "{}")]).await.remove(0).unwrap();
+    proxy.set(Fault::BlackHole);
+    let (took, handed_over) = crowd(&transport, "crowded", (10_000, b"{}")).await;
+    // Twice the time-out of 2 s, and a connection. In batches of 1024, each of which takes the time-out, it would be 20 s.
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    assert!(handed_over <= 2 * 1024, "{handed_over}");
+    proxy.set(Fault::None);
+    transport.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -65,6 +65,70 @@ async fn an_idle_host_with_ten_queues_asks_less_than_five_times_a_second() {
     transport.close().await;
 }
 
+/// How many statements the server has run that are written down.
+fn statements(server: &Server) -> usize {
+    server.log().matches("LOG:  execute ").count()
+}
+
+/// M26: a message wakes all who wait for it, in each of ten hosts, and one of them gets it. What the others ask in vain is
+/// bounded, and on the backend's page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_wakes_ten_hosts_costs_a_bounded_number_of_statements() {
+    const HOSTS: usize = 10;
+    const MESSAGES: usize = 40;
+    if !available() {
+        return;
+    }
+    let server = Server::start_with(&["autovacuum=off", "log_statement=all"]).await;
+    let endpoint = queue("herd");
+    let stop = CancellationToken::new();
+    let (done, mut is_done) = tokio::sync::mpsc::unbounded_channel();
+    let mut hosts = tokio::task::JoinSet::new();
+    for _ in 0..HOSTS {
+        let transport = open(&server.url()).await;
+        transport.prepare(std::slice::from_ref(&*endpoint)).await.unwrap();
+        let spec = ConsumerSpec::new(Arc::clone(&endpoint), Duration::from_secs(30));
+        let consumer = transport.consumer(spec).await.unwrap();
+        let (stop, done) = (stop.clone(), done.clone());
+        hosts.spawn(async move {
+            while !stop.is_cancelled() {
+                for one in consumer.receive(10, &stop).await.unwrap() {
+                    let settlement = Settlement::new(one.receipt, Verdict::Complete);
+                    consumer.settle(vec![settlement]).await.remove(0).unwrap();
+                    done.send(()).unwrap();
+                }
+            }
+            transport.close().await;
+        });
+    }
+    let producer = open(&server.url()).await;
+    let pause = Duration::from_millis(250);
+    let time = pause * u32::try_from(MESSAGES).unwrap();
+    // So that all of them wait.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = statements(&server);
+    tokio::time::sleep(time).await;
+    let idle = statements(&server) - before;
+    let before = statements(&server);
+    for _ in 0..MESSAGES {
+        let next = tokio::time::Instant::now() + pause;
+        producer.sender().send(vec![message(&endpoint)]).await.remove(0).unwrap();
+        bus_tests::wait::in_time("it is done", is_done.recv()).await.unwrap();
+        tokio::time::sleep_until(next).await;
+    }
+    let busy = statements(&server) - before;
+    let each = busy.saturating_sub(idle) as f64 / MESSAGES as f64;
+    println!(
+        "{each:.1} statements for a message, with {HOSTS} hosts that wait ({idle} in {time:?} without any)"
+    );
+    assert!(each < 70.0, "{each} statements for a message");
+    stop.cancel();
+    while let Some(ended) = hosts.join_next().await {
+        ended.unwrap();
+    }
+    producer.close().await;
+}
+
 #[derive(Serialize, Deserialize, Command)]
 #[command(queue = "latency")]
 struct Timed;

@@ -5,18 +5,34 @@ use std::time::{Duration, Instant};
 use bus::ErrorKind;
 use bus::contract::{Depth, LockId, Owner, Renewal};
 use bus::message::Verdict;
+use bus_tests::by_hand::crowd;
 use bus_tests::redis::{DURABLE, FORGETFUL, url_at};
 use bus_tests::tcp_proxy::{Fault, Proxy};
 use bus_tests::weather::{self, behind_proxy};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{PATIENCE, PREFIX, body, open_locks, receive, receive_now, server, settle};
+use crate::store::{open, PATIENCE, PREFIX, body, open_locks, receive, receive_now, server, settle};
 
 /// M12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_of_30_seconds_is_waited_out() {
     let Some(server) = server(DURABLE) else { return };
     weather::a_black_hole_of_30_seconds_is_waited_out(server).await;
+}
+
+/// However many send: they are answered when the first of them are, and not batch after batch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_an_outage_a_crowd_of_senders_is_answered_in_time() {
+    let Some(server) = server(FORGETFUL) else { return };
+    let proxy = Proxy::start(server.port()).await;
+    let transport = open(&format!("{}&timeout=2000", url_at(proxy.port(), PREFIX))).await.unwrap();
+    proxy.set(Fault::BlackHole);
+    let (took, handed_over) = crowd(&transport, "jobs", (10_000, b"{}")).await;
+    // Twice the time-out. In batches of 500, each of which takes that, it would be 40 s.
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    assert!(handed_over <= 2 * 500, "{handed_over}");
+    proxy.set(Fault::None);
+    transport.close().await;
 }
 
 /// M10, M11
