@@ -154,6 +154,9 @@ impl HostHandle {
     /// # Errors
     /// [`ErrorKind::Handler`] if a handler could be neither awaited nor dropped; it may still be running.
     /// [`ErrorKind::Timeout`] if the store did not take the last verdicts, so that their messages will come again.
+    ///
+    /// It is no error if a lock's store does not answer: the lock is tried to be given back for what is left of the grace
+    /// period, and then left to its lease, which is logged.
     pub async fn stop(&self) -> Result<()> {
         self.begin_stop();
         self.wait().await
@@ -173,8 +176,9 @@ impl HostHandle {
     ///
     /// # Errors
     /// As [`stop`](HostHandle::stop); and why, if the host stopped because it has lost a store for good
-    /// ([`Transport::lost`](crate::contract::Transport::lost)), or because one that it [waited
-    /// for](HostHandle::waiting_for) cannot be had, or not within `store_wait_limit`.
+    /// ([`Transport::lost`](crate::contract::Transport::lost)), because one that it [waited
+    /// for](HostHandle::waiting_for) cannot be had, or not within `store_wait_limit`, or because a part of it has panicked
+    /// ([`ErrorKind::Internal`]).
     pub async fn wait(&self) -> Result<()> {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {

@@ -109,6 +109,9 @@ async fn any_death(death: Death, is_it: impl Fn(ExitStatus) -> bool) {
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 
+/// The lock's lease, in seconds: waited out after each crash, and renewed in time on a busy machine.
+const LEASE: u64 = 2;
+
 /// As the kernel does when memory runs out.
 #[tokio::test]
 async fn a_kill_is_a_crash() {
@@ -152,7 +155,7 @@ async fn a_poison_does_not_keep_a_singletons_queue_for_ever() {
         [Task::new(0).die(Death::Abort), Task::new(1), Task::new(2).die(Death::Kill), Task::new(3)],
     )
     .await;
-    let setup = || actor_with_lease(&site, &["single"], 1).config(config);
+    let setup = || actor_with_lease(&site, &["single"], LEASE).config(config);
     let deaths = supervised(&site, "single", 10, setup).await;
     assert_eq!(deaths.len(), 4, "each once, and once alone: {deaths:?}");
     assert_dead(&site, "single", &[0, 2]);
@@ -170,7 +173,7 @@ async fn a_poison_under_strict_order_keeps_the_order_and_not_the_queue() {
         sent.expect("sent");
     }
     producer.close().await;
-    let setup = || actor_with_lease(&site, &["ordered"], 1).config(config);
+    let setup = || actor_with_lease(&site, &["ordered"], LEASE).config(config);
     let deaths = supervised(&site, "ordered", 10, setup).await;
     assert_eq!(deaths.len(), 3, "twice, and once alone: {deaths:?}");
     assert_dead(&site, "ordered", &[2]);

@@ -9,9 +9,9 @@ use bus_tests::postgres::{Database, available};
 use bus_tests::tcp_proxy::{Fault, Proxy};
 use bus_tests::wait::PATIENCE;
 
-const LEASE: Duration = Duration::from_secs(1);
-/// Less than a call about such a lock may take.
-const DELAY: Duration = Duration::from_millis(300);
+const LEASE: Duration = Duration::from_secs(10);
+/// Less than a call about such a lock may take, which is a tenth of its lease.
+const DELAY: Duration = Duration::from_millis(600);
 
 async fn open(url: &str) -> Arc<dyn LockManager> {
     let url = StoreUrl::parse(url).unwrap();
