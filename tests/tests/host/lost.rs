@@ -1,7 +1,5 @@
 //! Holders whose lock is gone although they did nothing wrong.
 
-use std::time::Duration;
-
 use bus_tests::runs::assert_single;
 use bus_tests::site::Site;
 use bus_tests::task::{Step, Task};
