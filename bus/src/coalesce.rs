@@ -539,7 +539,7 @@ mod tests {
         let coalescer = Coalescer::start(LIMITS, Arc::clone(&carrier) as Arc<dyn Carry<u64, u64>>);
         let began = Instant::now();
         // One too many for a batch; and some with bytes that are counted.
-        let call = |n: u64| coalescer.submit(vec![n], if n % 7 == 0 { COUNTED } else { 1 });
+        let call = |n: u64| coalescer.submit(vec![n], if n.is_multiple_of(7) { COUNTED } else { 1 });
         let answers = futures_util::future::join_all((0..10_000).map(call)).await;
         let took = began.elapsed();
         assert!(took <= PATIENCE + DEADLINE + Duration::from_millis(1), "{took:?}");
