@@ -201,6 +201,7 @@ pub mod sender;
 pub mod settings;
 pub mod singleton;
 pub mod stores;
+pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod wake;

@@ -4,6 +4,8 @@
 //! what a singleton sends is refused once its term is over, also where the handle was not the handler's own argument
 //! but is held by some service that the handler calls.
 
+mod span;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -14,12 +16,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
+use tracing::{Instrument, Span};
 
 use crate::clock::{Clock, Timestamp};
 use crate::contract::{BoxFuture, Due, FenceGuard, Outgoing, Placed, SqlExecutor, Transport};
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::{Command, Envelope, Event, Headers, Message, MessageId, Name, Target, TraceParent};
+use crate::message::{
+    Command, Delivery, Envelope, Event, Headers, Message, MessageId, Name, Target, TraceContext, TraceParent,
+};
 use crate::singleton::Term;
+use crate::telemetry::{Meter, Sends};
 
 /// Sends commands and publishes events. Cheap to clone; usable from any task.
 ///
@@ -48,6 +54,7 @@ struct Inner {
     /// One is set when its transport has been reached.
     routes: BTreeMap<String, OnceLock<Route>>,
     clock: Clock,
+    meter: Meter,
     closed: AtomicBool,
 }
 
@@ -58,8 +65,8 @@ struct Route {
     enqueue: Option<Arc<dyn crate::contract::Enqueue>>,
     fences: bool,
     max_body: usize,
-    /// The topics that have been published to.
-    topics: RwLock<BTreeSet<Name>>,
+    /// Where something has been sent, and what is counted of that.
+    targets: RwLock<BTreeMap<Target, Arc<Sends>>>,
 }
 
 impl Route {
@@ -71,17 +78,16 @@ impl Route {
             enqueue: capabilities.enqueue,
             fences: capabilities.fencing.is_some(),
             max_body: transport.guarantees().max_body,
-            topics: RwLock::default(),
+            targets: RwLock::default(),
         }
     }
 
-    /// Takes note of where something is sent.
-    fn note(&self, target: &Target) {
-        if let Target::Topic(topic) = target
-            && !self.topics.read().contains(topic)
-        {
-            self.topics.write().insert(topic.clone());
+    /// Takes note of where something is sent. Answers what is counted of that.
+    fn note(&self, target: &Target, make: impl FnOnce() -> Arc<Sends>) -> Arc<Sends> {
+        if let Some(sends) = self.targets.read().get(target) {
+            return Arc::clone(sends);
         }
+        Arc::clone(self.targets.write().entry(target.clone()).or_insert_with(make))
     }
 
     /// A singleton's guard, where it is this transport's store that has the singleton's fence.
@@ -92,8 +98,12 @@ impl Route {
 
 impl Bus {
     /// A handle over the transports of these names.
-    pub(crate) fn over(transports: &BTreeMap<String, Arc<dyn Transport>>, clock: Clock) -> Self {
-        let bus = Bus::awaiting(transports.keys().cloned(), clock);
+    pub(crate) fn over(
+        transports: &BTreeMap<String, Arc<dyn Transport>>,
+        clock: Clock,
+        meter: Meter,
+    ) -> Self {
+        let bus = Bus::awaiting(transports.keys().cloned(), clock, meter);
         for (name, transport) in transports {
             bus.reached(name, transport);
         }
@@ -101,9 +111,9 @@ impl Bus {
     }
 
     /// A handle over transports of these names, of which none has been reached yet.
-    pub(crate) fn awaiting(names: impl IntoIterator<Item = String>, clock: Clock) -> Self {
+    pub(crate) fn awaiting(names: impl IntoIterator<Item = String>, clock: Clock, meter: Meter) -> Self {
         let routes = names.into_iter().map(|name| (name, OnceLock::new())).collect();
-        Bus { inner: Arc::new(Inner { routes, clock, closed: AtomicBool::new(false) }) }
+        Bus { inner: Arc::new(Inner { routes, clock, meter, closed: AtomicBool::new(false) }) }
     }
 
     /// Sends to this transport from now on.
@@ -117,7 +127,11 @@ impl Bus {
     /// The topics of this transport that have been published to.
     pub(crate) fn published(&self, transport: &str) -> BTreeSet<Name> {
         let route = self.inner.routes.get(transport).and_then(OnceLock::get);
-        route.map(|route| route.topics.read().clone()).unwrap_or_default()
+        let topic = |target: &Target| match target {
+            Target::Topic(topic) => Some(topic.clone()),
+            Target::Queue(_) => None,
+        };
+        route.map(|route| route.targets.read().keys().filter_map(topic).collect()).unwrap_or_default()
     }
 
     /// Refuses whatever is sent from now on.
@@ -188,9 +202,16 @@ impl Bus {
                 format!("the store of the transport {transport:?} takes no messages in a transaction of yours: send them after it was committed"),
             )
         })?;
-        let outgoing = dispatch.prepare()?;
-        enqueue.enqueue(transaction, &outgoing).await?;
-        Ok(outgoing.envelope.id)
+        let span = span::of(&dispatch);
+        let call = async {
+            let (outgoing, sends) = dispatch.prepare(&span)?;
+            span::sends(&span, outgoing.envelope.id);
+            let begun = self.inner.clock.now();
+            let answer = enqueue.enqueue(transaction, &outgoing).await;
+            sends.answered(self.inner.clock.now().since(begun), [answer.as_ref().err()]);
+            answer.map(|()| outgoing.envelope.id)
+        };
+        span::within(&span, call).await
     }
 
     /// Sends many commands of one type in one batch, each answered for, in order.
@@ -218,20 +239,39 @@ impl Bus {
     }
 
     async fn dispatch_all(&self, transport: &str, dispatches: Vec<Dispatch<'_>>) -> Vec<Result<Sent>> {
-        let prepared: Vec<Result<Outgoing>> = dispatches.into_iter().map(Dispatch::prepare).collect();
-        let ids: Vec<MessageId> = prepared.iter().flatten().map(|outgoing| outgoing.envelope.id).collect();
-        let mut refused = Vec::with_capacity(prepared.len());
-        let mut batch = Vec::with_capacity(ids.len());
-        for outgoing in prepared {
-            match outgoing {
-                Ok(outgoing) => {
+        let span = span::of_all(&dispatches);
+        let answers = self.store_all(transport, dispatches, &span).instrument(span.clone()).await;
+        if let Some(error) = answers.iter().find_map(|answer| answer.as_ref().err()) {
+            span::failed(&span, error);
+        }
+        answers
+    }
+
+    async fn store_all(
+        &self,
+        transport: &str,
+        dispatches: Vec<Dispatch<'_>>,
+        span: &Span,
+    ) -> Vec<Result<Sent>> {
+        let (mut refused, mut batch) = (Vec::with_capacity(dispatches.len()), Vec::new());
+        let mut counted = None;
+        for dispatch in dispatches {
+            match dispatch.prepare(span) {
+                Ok((outgoing, sends)) => {
                     refused.push(None);
                     batch.push(outgoing);
+                    // All of them are of one type, and go to one place.
+                    counted = Some(sends);
                 }
                 Err(error) => refused.push(Some(error)),
             }
         }
-        let mut answers = self.store(transport, batch).await.into_iter().zip(ids);
+        let ids: Vec<MessageId> = batch.iter().map(|outgoing| outgoing.envelope.id).collect();
+        let stored = match counted {
+            Some(sends) => self.store(transport, batch, &sends).await,
+            None => Vec::new(),
+        };
+        let mut answers = stored.into_iter().zip(ids);
         let one = |refusal: Option<Error>| match refusal {
             Some(error) => Err(error),
             None => answers
@@ -242,12 +282,16 @@ impl Bus {
         refused.into_iter().map(one).collect()
     }
 
-    async fn store(&self, transport: &str, batch: Vec<Outgoing>) -> Vec<Result<Placed>> {
-        match self.route(transport) {
-            Ok(route) if !batch.is_empty() => route.sender.send(batch).await,
-            Ok(_) => Vec::new(),
-            Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
-        }
+    async fn store(&self, transport: &str, batch: Vec<Outgoing>, sends: &Sends) -> Vec<Result<Placed>> {
+        let route = match self.route(transport) {
+            Ok(route) => route,
+            Err(error) => return batch.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let begun = self.inner.clock.now();
+        let answers = route.sender.send(batch).await;
+        let took = self.inner.clock.now().since(begun);
+        sends.answered(took, answers.iter().map(|answer| answer.as_ref().err()));
+        answers
     }
 
     fn route(&self, transport: &str) -> Result<&Route> {
@@ -366,8 +410,8 @@ impl<'b> Dispatch<'b> {
         self
     }
 
-    /// Everything that can be refused without asking the store.
-    fn prepare(self) -> Result<Outgoing> {
+    /// Everything that can be refused without asking the store. What the message carries on of a trace is that of `span`.
+    fn prepare(self, span: &Span) -> Result<(Outgoing, Arc<Sends>)> {
         let route = self.bus.route(self.transport)?;
         for (name, _) in self.headers.iter() {
             let why = match name {
@@ -390,11 +434,23 @@ impl<'b> Dispatch<'b> {
         if self.content_type != "application/json" {
             envelope.headers.insert(Headers::CONTENT_TYPE, self.content_type);
         }
-        let guard = route.guard(self.transport, Run::apply(&mut envelope.headers)?);
+        let guard = route.guard(self.transport, Run::apply(&mut envelope.headers, span)?);
         let outgoing = Outgoing::new(self.target?, envelope).due(self.due).guarded(guard);
         outgoing.check_size(route.max_body).map_err(|error| error.with("transport", self.transport))?;
-        route.note(&outgoing.target);
-        Ok(outgoing)
+        let meter = &self.bus.inner.meter;
+        let sends = route.note(&outgoing.target, || meter.sends(self.transport, &outgoing.target));
+        Ok((outgoing, sends))
+    }
+
+    async fn send(self, span: &Span) -> Result<Sent> {
+        let (bus, transport) = (self.bus, self.transport);
+        let (outgoing, sends) = self.prepare(span)?;
+        let id = outgoing.envelope.id;
+        span::sends(span, id);
+        let placed = bus.store(transport, vec![outgoing], &sends).await.pop().unwrap_or_else(|| {
+            Err(Error::new(ErrorKind::Internal, "the transport gave no answer for the message"))
+        })?;
+        Ok(Sent { id, transport: transport.to_owned(), placed })
     }
 }
 
@@ -404,13 +460,8 @@ impl<'b> IntoFuture for Dispatch<'b> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (bus, transport) = (self.bus, self.transport);
-            let outgoing = self.prepare()?;
-            let id = outgoing.envelope.id;
-            let placed = bus.store(transport, vec![outgoing]).await.pop().unwrap_or_else(|| {
-                Err(Error::new(ErrorKind::Internal, "the transport gave no answer for the message"))
-            })?;
-            Ok(Sent { id, transport: transport.to_owned(), placed })
+            let span = span::of(&self);
+            span::within(&span, self.send(&span)).await
         })
     }
 }
@@ -428,7 +479,7 @@ impl fmt::Debug for Dispatch<'_> {
 /// The run that the current task is in.
 #[derive(Clone)]
 pub(crate) struct Run {
-    trace: TraceParent,
+    trace: TraceContext,
     singleton: Option<SingletonRun>,
 }
 
@@ -445,10 +496,27 @@ tokio::task_local! {
 }
 
 impl Run {
-    /// A plain processor's run of a message that came with these headers.
-    pub(crate) fn of(headers: &Headers) -> Self {
-        let parent = headers.get(Headers::TRACEPARENT).and_then(TraceParent::parse);
-        Run { trace: parent.map_or_else(TraceParent::root, TraceParent::child), singleton: None }
+    /// A plain processor's run of this message.
+    pub(crate) fn of(delivery: &Delivery) -> Self {
+        let mut trace = TraceContext::of(&delivery.envelope.headers);
+        match trace.parent.filter(|_| delivery.continues_trace()) {
+            Some(parent) => trace.parent = Some(parent.child()),
+            None => (trace.parent, trace.state) = (Some(TraceParent::root()), None),
+        }
+        Run { trace, singleton: None }
+    }
+
+    /// What goes on with what is sent within `span`: OpenTelemetry's context, where there is one, else that of the run.
+    fn trace(span: &Span) -> TraceContext {
+        #[cfg(feature = "opentelemetry")]
+        if let Some(mut active) = crate::telemetry::propagation::within(span) {
+            active.baggage = active.baggage.or_else(|| RUN.try_with(|run| run.trace.baggage.clone()).ok()?);
+            return active;
+        }
+        #[cfg(not(feature = "opentelemetry"))]
+        let _ = span;
+        let run = RUN.try_with(|run| run.trace.clone());
+        run.unwrap_or_else(|_| TraceContext { parent: Some(TraceParent::root()), ..TraceContext::default() })
     }
 
     /// The same, in a singleton's term.
@@ -473,11 +541,8 @@ impl Run {
     }
 
     /// Adds to `headers` what the current run demands, and answers the singleton's run that it is, if it is one.
-    fn apply(headers: &mut Headers) -> Result<Option<SingletonRun>> {
-        if headers.get(Headers::TRACEPARENT).is_none() {
-            let trace = RUN.try_with(|run| run.trace).unwrap_or_else(|_| TraceParent::root());
-            headers.insert(Headers::TRACEPARENT, trace.to_string());
-        }
+    fn apply(headers: &mut Headers, span: &Span) -> Result<Option<SingletonRun>> {
+        Run::trace(span).add_to(headers);
         let singleton = Run::singleton()?;
         if let Some(singleton) = &singleton {
             headers.insert(Headers::FENCE, singleton.guard.fence.to_string());
@@ -495,9 +560,10 @@ impl Term {
     ///
     /// [`ErrorKind::TermLost`] if the term is over already, and [`ErrorKind::Handler`] if the work panicked.
     pub async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let span = Span::current();
         match RUN.try_with(Run::clone) {
-            Ok(run) => self.spawn_blocking(move || RUN.sync_scope(run, work)).await,
-            Err(_) => self.spawn_blocking(work).await,
+            Ok(run) => self.spawn_blocking(move || span.in_scope(|| RUN.sync_scope(run, work))).await,
+            Err(_) => self.spawn_blocking(move || span.in_scope(work)).await,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::{Config, OnStoreDown, closest};
+use super::metrics::Measuring;
 use super::plugin::Plugin;
 use super::producer::Producer;
 use super::{Host, wiring};
@@ -47,6 +48,7 @@ pub struct HostBuilder {
     pub(super) locks: Option<Arc<dyn LockManager>>,
     pub(super) plugins: Vec<Arc<dyn Plugin>>,
     pub(super) clock: Clock,
+    pub(super) measuring: Measuring,
     pub(super) mistakes: Vec<Error>,
 }
 
@@ -63,6 +65,7 @@ impl HostBuilder {
             locks: None,
             plugins: Vec::new(),
             clock: Clock::system(),
+            measuring: Measuring::default(),
             mistakes: Vec::new(),
         }
     }
@@ -184,6 +187,17 @@ impl HostBuilder {
     /// After how long a subscription that nobody reads is warned of; a day by default, never if it is zero.
     pub fn warn_unread_after(mut self, unread: Duration) -> Self {
         self.config.warn_unread_after = unread;
+        self
+    }
+
+    /// Hands the host's numbers to this provider of OpenTelemetry's, instead of the global one. See
+    /// [`guide::tracing`](crate::guide::tracing).
+    #[cfg(feature = "opentelemetry")]
+    pub fn meter_provider(
+        mut self,
+        provider: impl opentelemetry::metrics::MeterProvider + Send + Sync + 'static,
+    ) -> Self {
+        self.measuring.provider = Some(Arc::new(provider));
         self
     }
 

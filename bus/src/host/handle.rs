@@ -139,6 +139,13 @@ impl HostHandle {
         self.monitor.health()
     }
 
+    /// The host's numbers, in the text format of Prometheus, version 0.0.4: what `/metrics` answers beside the probes. For a
+    /// program that has an HTTP server of its own. Asks no store, and waits for nothing.
+    #[cfg(feature = "prometheus")]
+    pub fn metrics(&self) -> String {
+        self.monitor.metrics()
+    }
+
     /// Where probes are answered over HTTP, with the port that the system chose if it was to.
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.bound.addresses().health

@@ -17,6 +17,7 @@ use crate::contract::{Depth, Fence};
 use crate::error::ErrorKind;
 use crate::message::Endpoint;
 use crate::pump::{PumpView, Throttle};
+use crate::telemetry::Meter;
 
 pub(super) use depths::Depths;
 
@@ -180,7 +181,17 @@ impl ProcessorHealth {
 }
 
 impl LockState {
-    fn as_str(self) -> &'static str {
+    /// All of them.
+    pub(super) const ALL: [LockState; 6] = [
+        LockState::Standby,
+        LockState::Winning,
+        LockState::Held,
+        LockState::Doubtful,
+        LockState::Lost,
+        LockState::Released,
+    ];
+
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             LockState::Standby => "standby",
             LockState::Winning => "winning",
@@ -207,6 +218,7 @@ pub(super) struct Monitor {
     /// Fires at the very beginning of the host's end.
     pub(super) stopping: CancellationToken,
     pub(super) started: AtomicBool,
+    pub(super) meter: Meter,
 }
 
 impl Monitor {
@@ -221,6 +233,18 @@ impl Monitor {
             true => Phase::Running,
             false => Phase::Starting,
         }
+    }
+
+    /// All numbers.
+    #[cfg(any(feature = "opentelemetry", feature = "prometheus"))]
+    pub(super) fn families(&self) -> Vec<crate::telemetry::family::Family> {
+        super::metrics::families(&self.meter, &self.health())
+    }
+
+    /// All numbers, as Prometheus reads them.
+    #[cfg(feature = "prometheus")]
+    pub(super) fn metrics(&self) -> String {
+        super::metrics::text(&self.meter, &self.health())
     }
 
     /// What everything is at. Asks nobody, and waits for nothing.

@@ -13,6 +13,7 @@
 //! * `attending`: tells the stores what is read, and warns of what nobody reads.
 //! * `candidate`: how a singleton's term becomes a pump.
 //! * `handle`, `producer`: what the owner of a running host, or of transports alone, has in hand.
+//! * `metrics`: its numbers, for OpenTelemetry and Prometheus.
 //! * `loss`: when it ends by itself.
 //! * `shutdown`: how it ends, step by step.
 //! * `signals`: how the process is asked to end, and made to.
@@ -27,6 +28,7 @@ mod handle;
 pub mod health;
 mod liveness;
 mod loss;
+mod metrics;
 mod opening;
 mod plugin;
 mod producer;

@@ -19,9 +19,12 @@ pub struct Producer {
 
 impl Producer {
     pub(super) async fn connect(builder: HostBuilder) -> Result<Self> {
-        let (sources, clock) = wiring::transports_alone(builder)?;
+        let (sources, clock, measuring) = wiring::transports_alone(builder)?;
         let transports = opening::transports_now(sources, &OpenOptions::new(clock.clone())).await?;
-        Ok(Producer { bus: Bus::over(&transports, clock), stores: Stores::open(transports) })
+        let meter = measuring.meter();
+        #[cfg(feature = "opentelemetry")]
+        measuring.observe_sends(&meter);
+        Ok(Producer { bus: Bus::over(&transports, clock, meter), stores: Stores::open(transports) })
     }
 
     /// Sends.

@@ -181,7 +181,8 @@ impl Opened {
         (plugins, bound): (Plugins, Bound),
     ) -> Result<(Running, PluginContext, Openings)> {
         let names = plan.transports.keys().cloned();
-        let bus = Bus::awaiting(names, plan.clock.clone());
+        let meter = plan.measuring.meter();
+        let bus = Bus::awaiting(names, plan.clock.clone(), meter.clone());
         let addresses: Vec<_> =
             plan.transports.iter().map(|(name, source)| (name.clone(), source.shown())).collect();
         let wanted = Arc::new(Wanted {
@@ -211,7 +212,10 @@ impl Opened {
             throttle: plan.throttle.clone(),
             stopping: self.stopping.clone(),
             started: false.into(),
+            meter,
         });
+        #[cfg(feature = "opentelemetry")]
+        plan.measuring.observe(&monitor);
         let common = Arc::new(Common {
             stores: Arc::clone(&self.stores),
             scope,
@@ -400,6 +404,7 @@ impl Common {
             lock_lease: planned.lock.as_ref().map(|lock| lock.timing.lock_lease()),
             throttle: self.throttle.clone(),
             pulse,
+            runs: self.monitor.meter.runs(planned.processor.transport, endpoint),
         };
         let pump = Pump::start(spec, signals);
         self.board.pumps(planned, &pump, fence);

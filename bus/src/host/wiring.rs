@@ -9,6 +9,7 @@ use super::Host;
 use super::builder::HostBuilder;
 use super::config::{Config, LockTimes, LocksAt, OnOverrun, OnStoreDown};
 use super::liveness::Addresses;
+use super::metrics::Measuring;
 use super::plugin::Plugin;
 use crate::clock::Clock;
 use crate::contract::{LeaseRange, LockId, LockManager, Reach, Scheme, StoreUrl, Transport};
@@ -47,6 +48,7 @@ pub(super) struct Plan {
     pub(super) lock_timing: LockTiming,
     pub(super) namespace: Option<String>,
     pub(super) clock: Clock,
+    pub(super) measuring: Measuring,
     pub(super) grace: std::time::Duration,
 }
 
@@ -202,6 +204,7 @@ pub(super) fn check(builder: HostBuilder) -> Result<Host> {
             lock_timing,
             namespace: builder.config.namespace.as_ref().map(ToString::to_string),
             clock: builder.clock,
+            measuring: builder.measuring,
             grace: builder.config.shutdown_grace_period,
         },
     })
@@ -213,14 +216,14 @@ fn throttle(config: &Config) -> Throttle {
 }
 
 /// The transports alone, for a program that only sends.
-pub(super) fn transports_alone(builder: HostBuilder) -> Result<(Transports, Clock)> {
+pub(super) fn transports_alone(builder: HostBuilder) -> Result<(Transports, Clock, Measuring)> {
     let mut problems = Problems::default();
     for mistake in &builder.mistakes {
         problems.add(mistake);
     }
     let (transports, _) = transports(&builder, &mut problems);
     problems.into_result()?;
-    Ok((transports, builder.clock))
+    Ok((transports, builder.clock, builder.measuring))
 }
 
 /// The transports, and whether they are those of a program that configured none. One that cannot be had is a problem of

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Endpoint, Envelope};
+use super::{CONTINUED_FOR, Endpoint, Envelope, Headers};
 use crate::clock::BootInstant;
 use crate::error::Error;
 use crate::scope::Scope;
@@ -69,6 +69,8 @@ pub struct Delivery {
     pub crashes: u32,
     /// Whether an attempt that was made alone, because of too many crashes, ended in a crash too.
     pub crashed_alone: bool,
+    /// How long ago it was sent, when it was claimed: by the sender's clock and the host's. Zero until the pump has it.
+    pub age: Duration,
     /// What this message's run can reach: the host's values, values of its own, its cancellation.
     pub scope: Scope,
 }
@@ -85,8 +87,16 @@ impl Delivery {
             failures: 0,
             crashes: 0,
             crashed_alone: false,
+            age: Duration::ZERO,
             scope: Scope::default(),
         }
+    }
+
+    /// Whether its run continues the trace of whoever sent it. One that was put back from the dead letters, or is older than
+    /// [`CONTINUED_FOR`], be it that it was delayed, waited, or failed for so long, begins a trace of its own, which is linked
+    /// to the sender's.
+    pub fn continues_trace(&self) -> bool {
+        self.age <= CONTINUED_FOR && self.envelope.headers.get(Headers::PUT_BACK).is_none()
     }
 }
 
@@ -112,4 +122,16 @@ pub enum Verdict {
     },
     /// Not an attempt: the message is available at once, as if it had not been claimed.
     Release,
+}
+
+impl Verdict {
+    /// What it is called in events and spans.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        match self {
+            Verdict::Complete => "complete",
+            Verdict::Retry { .. } => "retry",
+            Verdict::DeadLetter { .. } => "dead-letter",
+            Verdict::Release => "release",
+        }
+    }
 }

@@ -25,6 +25,10 @@ impl Headers {
     pub const TRACEPARENT: &str = "traceparent";
     /// The W3C trace state of the sender.
     pub const TRACESTATE: &str = "tracestate";
+    /// The W3C baggage of the sender: what is passed on to all that follows.
+    pub const BAGGAGE: &str = "baggage";
+    /// Set where a dead letter was put back.
+    pub const PUT_BACK: &str = "bus-put-back";
 
     /// No headers.
     pub const fn new() -> Self {

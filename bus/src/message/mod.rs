@@ -14,7 +14,7 @@ pub use delivery::{Delivery, Receipt, Verdict};
 pub use envelope::{Envelope, MessageId};
 pub use headers::Headers;
 pub use name::{Endpoint, Name, Target};
-pub use trace::TraceParent;
+pub use trace::{CONTINUED_FOR, TraceContext, TraceParent};
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -142,15 +142,17 @@ impl Pipeline {
         let id = delivery.envelope.id;
         let hook = core.before_dead_letter.as_ref().map(|hook| Prepared::new(hook, &delivery));
         let verdict = if core.middleware.is_empty() {
-            layers::span::within(span, core.call(delivery)).await
+            layers::span::within(span.clone(), core.call(delivery)).await
         } else {
             let next = Next { core: Arc::clone(core), position: 0 };
             let run = layers::panics::caught("a middleware", || next.run(delivery));
-            layers::span::within(span, run).await
+            layers::span::within(span.clone(), run).await
         };
         let verdict = layers::dead_letter::judge(verdict, attempt, &core.settings, &core.endpoint, id);
+        layers::span::ended(&span, &verdict);
         if let Some(hook) = hook {
-            hook.run(&verdict, core.settings.message_lock_timeout, &core.cut).await;
+            let run = hook.run(&verdict, core.settings.message_lock_timeout, &core.cut);
+            layers::span::within(span, run).await;
         }
         layers::scope::finish(&scope);
         verdict

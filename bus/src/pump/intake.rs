@@ -71,7 +71,9 @@ async fn claim(
             Ok(batch) => {
                 vitals.received(batch.len(), shared.spec.clock.now());
                 backoff.reset();
-                for delivery in batch {
+                let now = shared.spec.clock.wall();
+                for mut delivery in batch {
+                    delivery.age = now.since(delivery.envelope.sent_at);
                     hand_on(shared, jobs, delivery);
                 }
                 grow(shared, workers, queue);

@@ -38,6 +38,7 @@ use crate::pipeline::Pipeline;
 use crate::scope::HostScope;
 use crate::settings::Resolved;
 use crate::singleton::Term;
+use crate::telemetry::Runs;
 
 pub use throttle::Throttle;
 pub use vitals::Unanswered;
@@ -90,6 +91,8 @@ pub struct PumpSpec {
     pub throttle: Throttle,
     /// Where the consumer notes that its store answers.
     pub pulse: Pulse,
+    /// Where it is counted what is done.
+    pub runs: Arc<Runs>,
 }
 
 impl PumpSpec {

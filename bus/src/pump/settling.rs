@@ -63,13 +63,16 @@ async fn settle(shared: &Shared, batch: Vec<Judged>) -> Vec<Judged> {
         shared.vitals.settle.ends();
         return Vec::new();
     }
-    shared.vitals.settle.begins(shared.spec.clock.now());
+    let begun = shared.spec.clock.now();
+    shared.vitals.settle.begins(begun);
     let mut answers = shared.spec.consumer.settle(settlements).await.into_iter();
+    let took = shared.spec.clock.now().since(begun);
     let unanswered = || Err(Error::new(ErrorKind::Internal, "the backend answered for too few settlements"));
     let failed: Vec<_> = kept
         .into_iter()
         .filter_map(|judged| answered(shared, judged, answers.next().unwrap_or_else(unanswered)))
         .collect();
+    shared.spec.runs.settled(took, failed.first().map(|(_, error)| error.kind()));
     if let Some((_, error)) = failed.first() {
         shared.vitals.settle.fails(error.kind());
         // Once for all of them: they may be many, and this is tried over and over.
@@ -111,22 +114,14 @@ fn may_pass(shared: &Shared, error: &Error) -> bool {
 }
 
 fn accepted(shared: &Shared, judged: &Judged) {
-    tracing::debug!(target: "bus::pump", event = "settle.ok", endpoint = %shared.spec.endpoint, message_id = %judged.id, fence = shared.fence(), verdict = name_of(&judged.verdict));
+    tracing::debug!(target: "bus::pump", event = "settle.ok", endpoint = %shared.spec.endpoint, message_id = %judged.id, fence = shared.fence(), verdict = judged.verdict.as_str());
+    shared.spec.runs.taken(&judged.verdict);
     shared.settled(judged.key);
 }
 
 /// The store did not take the verdict: whoever holds the message now will come to their own.
 fn refused(shared: &Shared, judged: &Judged, error: &Error) {
     shared.heed(error);
-    tracing::warn!(target: "bus::pump", event = "settle.refused", endpoint = %shared.spec.endpoint, message_id = %judged.id, fence = shared.fence(), verdict = name_of(&judged.verdict), error = %error, "the verdict was not taken: the message will be, or has been, delivered again");
+    tracing::warn!(target: "bus::pump", event = "settle.refused", endpoint = %shared.spec.endpoint, message_id = %judged.id, fence = shared.fence(), verdict = judged.verdict.as_str(), error = %error, "the verdict was not taken: the message will be, or has been, delivered again");
     shared.settled(judged.key);
-}
-
-fn name_of(verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::Complete => "complete",
-        Verdict::Retry { .. } => "retry",
-        Verdict::DeadLetter { .. } => "dead-letter",
-        Verdict::Release => "release",
-    }
 }

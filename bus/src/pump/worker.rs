@@ -110,14 +110,17 @@ async fn attempt_alone(shared: &Arc<Shared>, key: Key, delivery: Delivery, hold:
 async fn attempt(shared: &Arc<Shared>, key: Key, delivery: Delivery, hold: Hold) -> Verdict {
     let id = delivery.envelope.id;
     let fence = shared.fence();
-    let mut run = Run::of(&delivery.envelope.headers);
+    let mut run = Run::of(&delivery);
     if let Some(term) = &shared.spec.term {
         run = run.in_term(term.clone(), shared.spec.transport, shared.guard(term));
     }
-    let _running = shared.running.enter(key, id, hold, shared.spec.clock.now());
+    let begun = shared.spec.clock.now();
+    let _running = shared.running.enter(key, id, hold, begun);
+    shared.spec.runs.began();
     tracing::debug!(target: "bus::pump", event = "run.start", endpoint = %shared.spec.endpoint, message_id = %id, fence);
     let verdict = run.scope(shared.spec.pipeline.run(delivery)).await;
     shared.vitals.ran(&verdict);
+    shared.spec.runs.ended(shared.spec.clock.now().since(begun), &verdict);
     if shared.signals.cut.is_cancelled() && matches!(verdict, Verdict::Release) {
         shared.cut.lock().push(id);
         tracing::warn!(target: "bus::pump", event = "run.cut", endpoint = %shared.spec.endpoint, message_id = %id, fence, "the run was cut off");

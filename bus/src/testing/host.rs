@@ -23,6 +23,7 @@ use crate::host::{HostBuilder, HostHandle};
 use crate::message::{Command, Endpoint, Event, Message};
 use crate::processor::Processor;
 use crate::sender::Bus;
+use crate::telemetry::Meter;
 
 /// The shortest time that tokio's clock knows.
 const TICK: Duration = Duration::from_millis(1);
@@ -67,7 +68,7 @@ impl TestHost {
         let world = World::new(transports);
         let plan = plan.clock(world.clock.clone());
         let sender = Life::new(Arc::clone(&world.activity));
-        let bus = Bus::over(&world.transports(&sender), world.clock.clone());
+        let bus = Bus::over(&world.transports(&sender), world.clock.clone(), Meter::default());
         let host = TestHost { world, plan, bus, patience, incarnation: Mutex::new(None) };
         host.begin().await?;
         Ok(host)

@@ -9,6 +9,7 @@ use super::world::World;
 use crate::message::{Command, Event};
 use crate::registry;
 use crate::sender::Bus;
+use crate::telemetry::Meter;
 
 /// A [`Bus`] whose messages nobody reads, and that tells what was sent: for a unit test of one function.
 ///
@@ -49,7 +50,7 @@ impl TestBus {
         let read = registry::processors().into_iter().map(|processor| processor.transport.to_owned());
         let world = World::new(read.chain(names.into_iter().map(str::to_owned)));
         let life = Life::new(Arc::clone(&world.activity));
-        let bus = Bus::over(&world.transports(&life), world.clock.clone());
+        let bus = Bus::over(&world.transports(&life), world.clock.clone(), Meter::default());
         TestBus { world, bus }
     }
 

@@ -167,6 +167,7 @@ impl Setup {
             lock_lease: None,
             throttle: Throttle::default(),
             pulse: Pulse::default(),
+            runs: Arc::default(),
         };
         Running { pump: Pump::start(spec, signals.clone()), signals }
     }

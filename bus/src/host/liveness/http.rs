@@ -30,6 +30,12 @@ impl Answer {
         Answer { status: status(good), content_type: "application/json", body: format!("{body}\n") }
     }
 
+    /// Numbers for Prometheus.
+    #[cfg(feature = "prometheus")]
+    pub(super) fn metrics(body: String) -> Self {
+        Answer { status: OK, content_type: crate::telemetry::exposition::CONTENT_TYPE, body }
+    }
+
     fn refusal(status: &'static str) -> Self {
         Answer { status, content_type: TEXT, body: format!("{status}\n") }
     }

@@ -109,19 +109,25 @@ async fn say_the_time(listener: Option<TcpListener>, stopping: CancellationToken
 
 /// What there is at a path.
 fn answer_to(path: &str, host: Option<&PluginContext>) -> Option<Answer> {
-    let health = host.map(PluginContext::health);
+    let health = || host.map(PluginContext::health);
     match path {
         "/live" => Some(Answer::text(true, "live")),
         "/ready" => {
-            let is_ready = health.as_ref().is_some_and(Health::is_ready);
+            let is_ready = health().as_ref().is_some_and(Health::is_ready);
             Some(Answer::text(is_ready, if is_ready { "ready" } else { "not ready" }))
         }
         "/health" => {
+            let health = health();
             let is_green = health.as_ref().is_some_and(Health::is_green);
             let starting = || serde_json::json!({ "status": "red", "phase": "starting" });
             let shown = health.as_ref().map_or_else(starting, Health::to_json);
             Some(Answer::json(is_green, &shown))
         }
+        #[cfg(feature = "prometheus")]
+        "/metrics" => Some(match host {
+            Some(host) => Answer::metrics(host.metrics()),
+            None => Answer::text(false, "starting"),
+        }),
         _ => None,
     }
 }

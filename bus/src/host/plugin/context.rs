@@ -50,6 +50,12 @@ impl PluginContext {
         self.monitor.health()
     }
 
+    /// The host's numbers, as [`HostHandle::metrics`](crate::host::HostHandle::metrics).
+    #[cfg(feature = "prometheus")]
+    pub fn metrics(&self) -> String {
+        self.monitor.metrics()
+    }
+
     /// The configured `namespace`: the first part of every lock's id.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()

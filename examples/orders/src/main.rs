@@ -1,0 +1,2 @@
+//! An example.
+fn main() {}
