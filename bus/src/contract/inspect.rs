@@ -93,7 +93,8 @@ pub trait Inspect: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<DeadLetter>>>;
 
-    /// Puts dead letters back into the queue they came from, each answered for. Repeating it does nothing more.
+    /// Puts dead letters back into the queue they came from, each answered for. Repeating it does nothing more. A message
+    /// that was put back says so, by the header [`Headers::PUT_BACK`](crate::Headers::PUT_BACK) with the value `1`.
     fn put_back<'a>(
         &'a self,
         endpoint: &'a Endpoint,

@@ -31,16 +31,17 @@ fn write_family(text: &mut String, family: &Family) -> std::fmt::Result {
     writeln!(text, "# HELP {name} {}.\n# TYPE {name} {shape}", family.kind.about)?;
     for point in &family.points {
         let labels = labels_of(&point.labels);
+        let all = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
         match &point.value {
-            Value::Count(count) => writeln!(text, "{name}{{{labels}}} {count}")?,
-            Value::Level(level) => writeln!(text, "{name}{{{labels}}} {level}")?,
+            Value::Count(count) => writeln!(text, "{name}{all} {count}")?,
+            Value::Level(level) => writeln!(text, "{name}{all} {level}")?,
             Value::Distribution(counts, sum) => {
                 let bounds = BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
                 for (bound, count) in bounds.zip(counts) {
                     writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}")?;
                 }
-                writeln!(text, "{name}_sum{{{labels}}} {sum}")?;
-                writeln!(text, "{name}_count{{{labels}}} {}", counts[BOUNDS.len()])?;
+                writeln!(text, "{name}_sum{all} {sum}")?;
+                writeln!(text, "{name}_count{all} {}", counts[BOUNDS.len()])?;
             }
         }
     }

@@ -6,7 +6,7 @@ use super::queue::Stored;
 use crate::clock::Timestamp;
 use crate::contract::DeadLetter;
 use crate::error::Error;
-use crate::message::{Endpoint, Envelope, MessageId};
+use crate::message::{Endpoint, Envelope, Headers, MessageId};
 
 /// One endpoint's dead letters, in the order of their deaths.
 #[derive(Default)]
@@ -82,9 +82,11 @@ impl Dead {
         )
     }
 
-    /// The message as it is put back: without its time to live, else an expired one would be dead again at once.
+    /// The message as it is put back, which its headers say: without its time to live, else an expired one would be dead
+    /// again at once.
     fn revive(mut self) -> Envelope {
         self.envelope.time_to_live = None;
+        self.envelope.headers.insert(Headers::PUT_BACK, "1");
         self.envelope
     }
 }

@@ -14,7 +14,7 @@ use super::streams::Home;
 use super::sweep::PUT_BACK;
 use crate::contract::{BoxFuture, DeadLetter, Depth, Dropped, Inspect, PutBack};
 use crate::error::{ErrorKind, Result};
-use crate::message::{Endpoint, MessageId};
+use crate::message::{Endpoint, Headers, MessageId};
 
 pub(super) struct NatsInspect(pub(super) Arc<Client>);
 
@@ -86,6 +86,7 @@ impl NatsInspect {
         let mut envelope = letter.envelope;
         // Else an expired one would be dead again before anyone saw it.
         envelope.time_to_live = None;
+        envelope.headers.insert(Headers::PUT_BACK, "1");
         let until = self.0.deadline();
         let once = format!("{PUT_BACK}{}.{}", stored.sequence, stored.time.as_micros());
         let mailing = Mailing { id: &once, until };

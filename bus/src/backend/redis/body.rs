@@ -17,6 +17,8 @@ use crate::message::{Envelope, Headers, MessageId};
 const VERSION: u8 = 1;
 /// Later than any expiry: the year 2286.
 const NEVER: i64 = 9_999_999_999_999_999;
+/// When a message expires that was put back from the dead letters: never either.
+const PUT_BACK: i64 = NEVER - 1;
 /// What stands for no time to live.
 const FOR_EVER: i64 = -1;
 
@@ -64,7 +66,7 @@ fn read(mut rest: Bytes) -> Option<Envelope> {
     if take::<1>(&mut rest)? != [VERSION] {
         return None;
     }
-    take::<16>(&mut rest)?;
+    let is_put_back = take::<16>(&mut rest)? == *PUT_BACK.to_string().as_bytes();
     let live = i64::from_be_bytes(take(&mut rest)?);
     let id = Uuid::from_bytes(take(&mut rest)?);
     let sent_at = Timestamp::from_micros(i64::from_be_bytes(take(&mut rest)?));
@@ -79,6 +81,9 @@ fn read(mut rest: Bytes) -> Option<Envelope> {
     envelope.time_to_live = u64::try_from(live).ok().map(Duration::from_micros);
     if !headers.is_empty() {
         envelope.headers = read_headers(&headers);
+    }
+    if is_put_back {
+        envelope.headers.insert(Headers::PUT_BACK, "1");
     }
     Some(envelope)
 }

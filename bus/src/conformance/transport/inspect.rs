@@ -7,7 +7,7 @@ use super::bench::{Bench, LONG, dead_letter, envelope, expire, only, retry, sett
 use crate::conformance::Checked;
 use crate::conformance::case::{cases, ensure};
 use crate::contract::{Depth, Dropped, Due, Outgoing, PutBack};
-use crate::message::{Endpoint, MessageId, Verdict};
+use crate::message::{Endpoint, Headers, MessageId, Verdict};
 
 pub(super) fn cases() -> Vec<super::Case> {
     cases! {
@@ -106,7 +106,14 @@ async fn a_letter_put_back_is_as_new(bench: &Bench) -> Checked {
     let answers = bench.inspect()?.put_back(&queue, &[dead.envelope.id]).await?;
     ensure!(answers == [(dead.envelope.id, PutBack::Done)], "the answer was {answers:?}");
     let got = bench.receive_one(&consumer).await?;
-    ensure!(got.envelope == dead.envelope, "{:?} came back", got.envelope);
+    let mut expected = dead.envelope.clone();
+    expected.headers.insert(Headers::PUT_BACK, "1");
+    ensure!(
+        got.envelope == expected,
+        "{:?} came back, and its headers were {:?}",
+        got.envelope,
+        got.envelope.headers
+    );
     let counts = (got.delivery_count, got.failures, got.crashes);
     ensure!(counts == (1, 0, 0), "claims, failures and crashes after putting back were {counts:?}");
     ensure!(bench.dead(&queue).await?.is_empty(), "it is still among the dead");

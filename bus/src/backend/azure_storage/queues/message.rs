@@ -161,6 +161,8 @@ pub(super) struct Stored {
     /// Not before: where one wait in the queue is not long enough.
     pub(super) due: Option<Timestamp>,
     pub(super) death: Option<Death>,
+    /// It was a dead letter, and has been put back.
+    pub(super) put_back: bool,
 }
 
 /// The line.
@@ -185,6 +187,8 @@ struct Line {
     due: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dead: Option<Death>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    back: bool,
 }
 
 impl Stored {
@@ -199,6 +203,7 @@ impl Stored {
             tally: Tally::default(),
             due: None,
             death: None,
+            put_back: false,
         }
     }
 
@@ -235,6 +240,7 @@ impl Stored {
             tally: self.tally,
             due: self.due.map(Timestamp::as_micros),
             dead: self.death.clone(),
+            back: self.put_back,
         };
         let mut written = serde_json::to_vec(&line).map_err(|cause| {
             error(ErrorKind::InvalidInput, "the message's headers cannot be written as JSON").caused_by(cause)
@@ -295,6 +301,9 @@ impl Stored {
         let mut envelope = Envelope::new(self.message_type.clone(), body, self.sent_at);
         envelope.id = self.id;
         envelope.headers = headers;
+        if self.put_back {
+            envelope.headers.insert(Headers::PUT_BACK, "1");
+        }
         envelope.time_to_live = self.time_to_live;
         envelope
     }
@@ -318,7 +327,8 @@ impl Stored {
     /// Of a dead letter: as it is put back. Without a time to live, which would have it dead again at once; nor does a
     /// retention apply to it.
     pub(super) fn put_back(self) -> Self {
-        Stored { tally: Tally::default().kept(), due: None, death: None, time_to_live: None, ..self }
+        let tally = Tally::default().kept();
+        Stored { tally, due: None, death: None, time_to_live: None, put_back: true, ..self }
     }
 }
 
@@ -349,6 +359,7 @@ fn parse(bytes: Bytes) -> Option<Stored> {
         tally: line.tally,
         due: line.due.map(Timestamp::from_micros),
         death: line.dead,
+        put_back: line.back,
     })
 }
 
@@ -386,6 +397,8 @@ mod tests {
                 kept: true,
             };
             stored.death = Some(Death::new("why", None, Timestamp::from_micros(3), 7));
+            assert_eq!(Stored::read(&inline(&stored), "x"), stored);
+            stored = stored.put_back();
             assert_eq!(Stored::read(&inline(&stored), "x"), stored);
         }
     }

@@ -1,0 +1,21 @@
+//! What can be seen from outside: traces over each hop, spans' fields, numbers; and that nothing secret is among it.
+
+mod carried;
+mod fields;
+mod handlers;
+mod hops;
+mod metrics;
+mod spans;
+
+use bus::Endpoint;
+use bus::testing::TestHost;
+use handlers::Seen;
+
+/// A host in virtual time that runs all handlers of this binary.
+async fn host(seen: &Seen) -> TestHost {
+    TestHost::builder().provide(seen.clone()).start().await.expect("it starts")
+}
+
+fn work_endpoint() -> Endpoint {
+    Endpoint::queue("work").expect("a name")
+}
