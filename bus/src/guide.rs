@@ -15,6 +15,9 @@ pub mod transports {}
 #[doc = include_str!("../docs/middleware.md")]
 pub mod middleware {}
 
+#[doc = include_str!("../docs/tracing.md")]
+pub mod tracing {}
+
 #[doc = include_str!("../docs/shutdown.md")]
 pub mod shutdown {}
 

@@ -37,7 +37,7 @@
 //!
 //! | to | read |
 //! |---|---|
-//! | learn it, one chapter after the other | [`guide`]: [getting started](guide::getting_started), [messages](guide::messages), [processors](guide::processors), [singletons](singleton), [transports](guide::transports), [stores], [middleware and scopes](guide::middleware), [configuration](host::config), [health](host::health), [shutdown and deploys](guide::shutdown), [promises], [errors](guide::errors) |
+//! | learn it, one chapter after the other | [`guide`]: [getting started](guide::getting_started), [messages](guide::messages), [processors](guide::processors), [singletons](singleton), [transports](guide::transports), [stores], [middleware and scopes](guide::middleware), [configuration](host::config), [health](host::health), [tracing and metrics](guide::tracing), [shutdown and deploys](guide::shutdown), [promises], [errors](guide::errors) |
 //! | define messages | [`macro@Command`], [`macro@Event`], [`Message`] |
 //! | process them | [`macro@processor`], [`processor`](mod@processor), [`settings`] |
 //! | give handlers what they need | [`macro@provide`], [`Dep`], [`Scoped`] |
@@ -46,6 +46,7 @@
 //! | configure and run | [`host`], [`host::config`], [`Host`] |
 //! | know whether it consumes; run something beside; do less at once | [`host::health`] |
 //! | see around every message | [`pipeline::Middleware`] |
+//! | see what follows from what, and how much there is of it | [`guide::tracing`]: traces, OpenTelemetry, Prometheus |
 //! | know what is promised, and make handlers idempotent | [`promises`] |
 //! | test what you have written | `testing` (feature) |
 //! | choose a store | [`stores`]: what each can do and promises, in a table; [`backend`]: each by itself |
@@ -67,6 +68,8 @@
 //! | `memory` | messages and locks in the process, for tests: `memory://` |
 //! | `azure_storage` | messages in Azure's Storage Queues: `azqueue://`; locks on its blob leases: `azblob://` |
 //! | `file` | locks in a directory, for one machine or a shared file system: `file://` |
+//! | `opentelemetry` | traces and metrics of OpenTelemetry, see [`guide::tracing`] |
+//! | `prometheus` | `/metrics` beside the probes, see [`guide::tracing`] |
 //! | `cli` | `cli()`, to be mounted in your binary, and the program `bus`: dead letters, depths, locks |
 //! | `testing` | `testing`, `#[bus::test]`: a host in virtual time, for the tests of a program |
 //! | `conformance` | the suites that a backend must pass |
@@ -124,6 +127,8 @@
 //! | `bus::sqlite` | `disk.full`, `disk.room`, `disk.failed` | `file` | there is no room on the disk, or there is again; a write or flush failed |
 //! | `bus::sqlite` | `log.grown`, `log.shrunk`, `log.aside` | `file`, `bytes`; the last one `file`, `log` | the log grows because somebody reads for long; it is short again; it was moved out of the way of another file |
 //!
+//! Each send and each run is a span, too, as [`guide::tracing`] tells.
+//!
 //! Without a subscriber (`tracing_subscriber::fmt::init()`, say) none of this is seen, and the start says so.
 //!
 //! `fence` is 0 for a plain processor. Events of normal work are at debug level, those that an operator wants to see at
@@ -139,7 +144,7 @@
 //! | 1 | [`message`], [`scope`] | what travels, and what a host and a message's run carry along |
 //! | 2 | [`settings`] | what can be tuned, as constants |
 //! | 3 | [`contract`] | what a backend implements |
-//! | 3b | [`coalesce`], [`escape`], `files`, [`observed`], [`reconnect`], [`wake`] | what several backends and the pump need: sends that ride together, plain names, files, locks seen by one's own clock, pauses between tries, hints |
+//! | 3b | [`coalesce`], [`escape`], `files`, [`observed`], [`reconnect`], [`telemetry`], [`wake`] | what several backends and the pump need: sends that ride together, plain names, files, locks seen by one's own clock, pauses between tries, numbers and traces, hints |
 //! | 4 | [`pipeline`], [`singleton`] | run a delivery to a verdict; win, hold, doubt, lose and hand over a lock |
 //! | 5 | [`sender`] | the handle by which a program sends |
 //! | 6 | [`processor`](mod@processor) | a typed function, its types forgotten |

@@ -22,7 +22,7 @@ const ROWS: &[&[&str]] = &[
     &["message", "scope"],
     &["settings"],
     &["contract"],
-    &["coalesce", "escape", "files", "observed", "reconnect", "wake"],
+    &["coalesce", "escape", "files", "observed", "reconnect", "telemetry", "wake"],
     &["pipeline", "singleton"],
     &["sender"],
     &["processor"],
@@ -41,7 +41,8 @@ const LAST_ROW_FOR_BACKENDS: usize = 4;
 const ASIDE: &[&str] = &["conformance", "testing", "prelude", "__private", "guide", "promises", "stores"];
 
 /// Features of `bus` that are no backends.
-const OTHER_FEATURES: &[&str] = &["default", "failpoints", "cli", "conformance", "testing", "dashboard"];
+const OTHER_FEATURES: &[&str] =
+    &["default", "failpoints", "cli", "conformance", "opentelemetry", "prometheus", "testing", "dashboard"];
 
 /// Names that say nothing about what is in a module.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc"];

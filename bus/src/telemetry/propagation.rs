@@ -32,6 +32,14 @@ pub(crate) fn begin(span: &Span, remote: &TraceContext, is_continued: bool) {
     }
 }
 
+/// Links `span` to what a message that it sends carries already, given by its sender: whoever receives it is a child of
+/// that.
+pub(crate) fn link_to_own(span: &Span, own: &TraceContext) {
+    if let Some(parent) = own.parent {
+        span.add_link(span_context(parent, own.state.as_deref()));
+    }
+}
+
 /// What is to travel with what is sent within `span`, or where it is disabled, within whatever is active; `None` if that is
 /// no part of a trace.
 pub(crate) fn within(span: &Span) -> Option<TraceContext> {

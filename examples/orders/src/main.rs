@@ -1,2 +1,6 @@
-//! An example.
-fn main() {}
+//! The shop of the library beside this: see there.
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    orders::run().await
+}

@@ -41,7 +41,9 @@ async fn state_and_baggage_survive_each_hop() {
             assert_eq!(headers.get(Headers::BAGGAGE), Some(BAGGAGE), "{at}, {traced}");
         }
         if let Some(spans) = spans {
-            let run = spans.only("process work");
+            let (send, run) = (spans.only("send work"), spans.only("process work"));
+            assert_ne!(send.trace(), run.trace(), "what its sender has set goes before");
+            assert_eq!(send.0.links.links[0].span_context.trace_id(), run.trace());
             assert_eq!(run.trace(), TraceId::from_hex(&PARENT[3..35]).expect("an id"));
             assert_eq!(run.0.parent_span_id, SpanId::from_hex(&PARENT[36..52]).expect("an id"));
             assert_eq!(run.0.span_context.trace_state().header(), STATE);
@@ -58,7 +60,7 @@ async fn baggage_survives_retries_and_the_dead_letters() {
     for todo in [Todo::Fail { times: 1, seconds: 7200 }, Todo::DeadLetter] {
         host.bus().send(Work::to(todo)).header(Headers::BAGGAGE, BAGGAGE).await.expect("sent");
     }
-    host.advance(1.days()).await;
+    host.advance(3.hours()).await;
     let dead = host.inspect("default").dead_letters(&work_endpoint(), None, 9).await.expect("answered");
     host.inspect("default").put_back(&work_endpoint(), &[dead[0].envelope.id]).await.expect("answered");
     host.settled().await;

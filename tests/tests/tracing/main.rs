@@ -16,6 +16,12 @@ async fn host(seen: &Seen) -> TestHost {
     TestHost::builder().provide(seen.clone()).start().await.expect("it starts")
 }
 
+/// One that runs plain work alone: days pass sooner where no lock is renewed.
+async fn working_host() -> TestHost {
+    let host = TestHost::builder().only(["work"]).provide(Seen::default());
+    host.start().await.expect("it starts")
+}
+
 fn work_endpoint() -> Endpoint {
     Endpoint::queue("work").expect("a name")
 }
