@@ -126,6 +126,8 @@ transport_faults! {
     // M35
     a_replay_that_does_nothing_is_caught: PretendPutBack =>
         [a_letter_put_back_is_as_new, an_expired_letter_put_back_is_delivered, plain_histories_match_the_model];
+    a_replay_that_says_nothing_of_itself_is_caught: HidePutBack =>
+        [a_letter_put_back_is_as_new, a_letter_put_back_says_so];
     a_drop_that_does_nothing_is_caught: PretendDrop => [a_dropped_letter_is_gone];
     an_ignored_stop_is_caught: IgnoreStop => [receive_ends_when_stopped];
     messages_kept_when_stopped_are_caught: KeepWhenStopped => [a_stop_loses_nothing];

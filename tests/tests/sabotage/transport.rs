@@ -13,7 +13,7 @@ use bus::contract::{
 };
 use bus::message::{Delivery, Endpoint, Receipt, Verdict};
 use bus::settings::Order;
-use bus::{Error, ErrorKind, MessageId, Result};
+use bus::{Error, ErrorKind, Headers, MessageId, Result};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,7 @@ pub(crate) enum Fault {
     DoubleThousandth,
     IgnoreDelay,
     LoseWithDroppedReceive,
+    HidePutBack,
     CountRelease,
     IgnoreExtend,
     ReverseAnswers,
@@ -237,6 +238,9 @@ impl SabotagedConsumer {
                 self.honest.inner.extend(&mut receipts, self.lease).await;
             }
             Fault::ReverseMessages => deliveries.reverse(),
+            Fault::HidePutBack => deliveries.iter_mut().for_each(|delivery| {
+                delivery.envelope.headers.remove(Headers::PUT_BACK);
+            }),
             Fault::ForgetCrashes => deliveries.iter_mut().for_each(|delivery| delivery.crashes = 0),
             _ => {}
         }

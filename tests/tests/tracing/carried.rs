@@ -70,6 +70,23 @@ async fn baggage_survives_retries_and_the_dead_letters() {
     assert!(all.iter().all(|headers| headers.get(Headers::BAGGAGE) == Some(BAGGAGE)), "{all:?}");
 }
 
+/// Without a subscriber, too: what is put back continues nothing, and what follows from it is one trace again.
+#[bus::test]
+async fn what_follows_from_a_dead_letter_that_was_put_back_is_a_trace_of_its_own() {
+    let seen = Seen::default();
+    let host = host(&seen).await;
+    let sent = host.bus().send(Work::to(Todo::DeadLetter)).header(Headers::TRACEPARENT, PARENT);
+    let id = sent.header(Headers::BAGGAGE, BAGGAGE).await.expect("sent").id();
+    host.settled().await;
+    host.inspect("default").put_back(&work_endpoint(), &[id]).await.expect("answered");
+    host.settled().await;
+    let aftermath = seen.at("aftermath");
+    assert_eq!(trace(&aftermath[0]), PARENT[3..35]);
+    assert_ne!(trace(&aftermath[1]), PARENT[3..35]);
+    assert_eq!(aftermath[1].get(Headers::BAGGAGE), Some(BAGGAGE));
+    assert_eq!(seen.at("work")[1].get(Headers::PUT_BACK), Some("1"));
+}
+
 /// Whoever answers a request, say, and has its context in a span: the message is a child of that, and has its baggage.
 #[bus::test]
 async fn a_foreign_span_is_continued_with_its_state_and_baggage() {

@@ -18,6 +18,7 @@ pub(super) fn cases() -> Vec<super::Case> {
         [Inspect] a_letter_put_back_is_as_new = "A dead letter that is put back is delivered again, its counts at zero.";
         [Inspect] putting_back_twice_does_nothing_more = "Each id is answered for, and repeating it sends nothing twice.";
         [Inspect] a_dropped_letter_is_gone = "Each id is answered for, what is dropped never comes back, and nothing else goes.";
+        [Inspect] a_letter_put_back_says_so = "Whatever its headers were and however often it was put back, a message has its own and one more.";
         [Inspect] an_expired_letter_put_back_is_delivered = "Putting back an expired message does what it says.";
         [Inspect] dead_letters_of_a_subscription_are_its_own = "A copy that died in one subscription goes back there only.";
     }
@@ -117,6 +118,43 @@ async fn a_letter_put_back_is_as_new(bench: &Bench) -> Checked {
     let counts = (got.delivery_count, got.failures, got.crashes);
     ensure!(counts == (1, 0, 0), "claims, failures and crashes after putting back were {counts:?}");
     ensure!(bench.dead(&queue).await?.is_empty(), "it is still among the dead");
+    Ok(())
+}
+
+async fn a_letter_put_back_says_so(bench: &Bench) -> Checked {
+    let queue = bench.queue("says-so").await?;
+    let consumer = bench.consumer(&queue).await?;
+    // Larger than what lies in the store's own records, with it: a store may keep that in another place.
+    for (headers, bytes) in
+        [(vec![], 1), (vec![("a", "nul \0, \"b\":")], 1), (vec![("bus-fence", "7")], 60_000)]
+    {
+        let mut sent = envelope(&"x".repeat(bytes.min(bench.host.guarantees().max_body)));
+        sent.headers = headers.into_iter().collect();
+        bench.send_one(Outgoing::new(queue.target(), sent.clone())).await?;
+        let mut expected = sent.headers.clone();
+        for times in 0..3 {
+            let got = bench.receive_one(&consumer).await?;
+            ensure!(
+                got.envelope.headers == expected,
+                "put back {times} times, the headers were {:?}",
+                got.envelope.headers
+            );
+            ensure!(got.envelope.body == sent.body, "the body is another one");
+            if times == 2 {
+                settle(&consumer, &got, Verdict::Complete).await?;
+                continue;
+            }
+            settle(&consumer, &got, dead_letter("again")).await?;
+            let dead = only(bench.dead(&queue).await?)?;
+            ensure!(
+                dead.envelope.headers == expected,
+                "the dead letter's headers were {:?}",
+                dead.envelope.headers
+            );
+            bench.inspect()?.put_back(&queue, &[sent.id]).await?;
+            expected.insert(Headers::PUT_BACK, "1");
+        }
+    }
     Ok(())
 }
 
