@@ -543,7 +543,9 @@ impl Run {
     /// Adds to `headers` what the current run demands, and answers the singleton's run that it is, if it is one.
     fn apply(headers: &mut Headers, span: &Span) -> Result<Option<SingletonRun>> {
         #[cfg(feature = "opentelemetry")]
-        crate::telemetry::propagation::link_to_own(span, &TraceContext::of(headers));
+        if !span.is_disabled() {
+            crate::telemetry::propagation::link_to_own(span, &TraceContext::of(headers));
+        }
         Run::trace(span).add_to(headers);
         let singleton = Run::singleton()?;
         if let Some(singleton) = &singleton {

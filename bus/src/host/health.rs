@@ -181,16 +181,6 @@ impl ProcessorHealth {
 }
 
 impl LockState {
-    /// All of them.
-    pub(super) const ALL: [LockState; 6] = [
-        LockState::Standby,
-        LockState::Winning,
-        LockState::Held,
-        LockState::Doubtful,
-        LockState::Lost,
-        LockState::Released,
-    ];
-
     pub(super) fn as_str(self) -> &'static str {
         match self {
             LockState::Standby => "standby",
@@ -238,13 +228,13 @@ impl Monitor {
     /// All numbers.
     #[cfg(any(feature = "opentelemetry", feature = "prometheus"))]
     pub(super) fn families(&self) -> Vec<crate::telemetry::family::Family> {
-        super::metrics::families(&self.meter, &self.health())
+        super::metrics::families::of(&self.meter, &self.health())
     }
 
     /// All numbers, as Prometheus reads them.
     #[cfg(feature = "prometheus")]
     pub(super) fn metrics(&self) -> String {
-        super::metrics::text(&self.meter, &self.health())
+        crate::telemetry::exposition::write(&self.families())
     }
 
     /// What everything is at. Asks nobody, and waits for nothing.

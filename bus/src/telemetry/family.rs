@@ -53,6 +53,10 @@ pub(crate) enum Value {
 pub(crate) struct Labels(pub(crate) Vec<(&'static str, String)>);
 
 impl Labels {
+    pub(crate) const fn none() -> Self {
+        Labels(Vec::new())
+    }
+
     /// Of what is sent there.
     pub(crate) fn of_target(transport: &str, target: &Target) -> Self {
         let (Target::Queue(name) | Target::Topic(name)) = target;
@@ -69,7 +73,7 @@ impl Labels {
     }
 
     fn of(transport: &str, destination: &str) -> Self {
-        Labels(Vec::new())
+        Labels::none()
             .and("messaging.system", SYSTEM)
             .and("messaging.destination.name", destination)
             .and("bus.transport", transport)

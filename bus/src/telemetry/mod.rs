@@ -21,7 +21,7 @@ pub(crate) mod propagation;
 pub(crate) mod exposition;
 
 pub use meter::Runs;
-pub(crate) use meter::{Meter, Sends};
+pub(crate) use meter::{Failure, Meter, Sends};
 
 /// The value of `messaging.system`: what is in a store is the bus's own, whoever keeps it.
 pub(crate) const SYSTEM: &str = "bus";

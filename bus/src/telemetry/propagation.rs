@@ -57,15 +57,16 @@ fn of_context(context: &Context) -> Option<TraceContext> {
     if !active.is_valid() {
         return None;
     }
-    let mut sent = TraceContext::default();
-    sent.parent = TraceParent::of(
-        u128::from_be_bytes(active.trace_id().to_bytes()),
-        u64::from_be_bytes(active.span_id().to_bytes()),
-        active.trace_flags().to_u8(),
-    );
-    sent.state = Some(active.trace_state().header()).filter(|state| !state.is_empty()).map(Into::into);
-    sent.baggage = write_baggage(context.baggage()).map(Into::into);
-    Some(sent)
+    let state = Some(active.trace_state().header()).filter(|state| !state.is_empty());
+    Some(TraceContext {
+        parent: TraceParent::of(
+            u128::from_be_bytes(active.trace_id().to_bytes()),
+            u64::from_be_bytes(active.span_id().to_bytes()),
+            active.trace_flags().to_u8(),
+        ),
+        state: state.map(Into::into),
+        baggage: write_baggage(context.baggage()).map(Into::into),
+    })
 }
 
 fn span_context(parent: TraceParent, state: Option<&str>) -> SpanContext {

@@ -2,11 +2,11 @@
 
 use std::future::Future;
 
-use tracing::field::{Empty, debug};
+use tracing::field::{Empty, display};
 use tracing::{Instrument, Span};
 
-use crate::message::{Delivery, Endpoint, TraceContext, Verdict};
-use crate::telemetry::SYSTEM;
+use crate::message::{Delivery, Endpoint, TraceContext, TraceParent, Verdict};
+use crate::telemetry::{Failure, SYSTEM};
 
 /// The span of one run; disabled, and then free, when nobody listens.
 ///
@@ -27,7 +27,7 @@ pub fn of(endpoint: &Endpoint, delivery: &Delivery) -> Span {
         messaging.operation.name = "process",
         messaging.operation.type = "process",
         messaging.destination.name = %destination,
-        messaging.destination.subscription.name = subscription.map(tracing::field::display),
+        messaging.destination.subscription.name = subscription.map(display),
         messaging.message.id = %delivery.envelope.id,
         messaging.message.body.size = delivery.envelope.body.len(),
         bus.message_type = %delivery.envelope.message_type,
@@ -47,7 +47,7 @@ pub fn of(endpoint: &Endpoint, delivery: &Delivery) -> Span {
 /// Begins it where the message was sent.
 fn begin(span: &Span, delivery: &Delivery) {
     let (remote, is_continued) = (TraceContext::of(&delivery.envelope.headers), delivery.continues_trace());
-    let hex = |parent: crate::message::TraceParent| format!("{:032x}", parent.trace_id());
+    let hex = |parent: TraceParent| format!("{:032x}", parent.trace_id());
     #[cfg(feature = "opentelemetry")]
     let active = {
         crate::telemetry::propagation::begin(span, &remote, is_continued);
@@ -74,19 +74,8 @@ pub fn ended(span: &Span, verdict: &Verdict) {
         return;
     }
     span.record("bus.verdict", verdict.as_str());
-    let error = match verdict {
-        Verdict::Retry { error, .. } => Some(error),
-        Verdict::DeadLetter { error, .. } => {
-            if error.is_none() {
-                span.record("error.type", "DeadLetter");
-                span.record("otel.status_code", "ERROR");
-            }
-            error.as_ref()
-        }
-        Verdict::Complete | Verdict::Release => None,
-    };
-    if let Some(error) = error {
-        span.record("error.type", debug(error.kind()));
+    if let Some(failure) = Failure::of(verdict).filter(|failure| *failure != Failure::Released) {
+        span.record("error.type", display(failure));
         span.record("otel.status_code", "ERROR");
     }
 }
