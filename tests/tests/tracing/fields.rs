@@ -21,7 +21,10 @@ type Fields = BTreeMap<String, String>;
 
 /// Keeps each span's fields, and each event's.
 #[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<Vec<(u64, &'static str, Fields)>>>);
+struct Keeper(Arc<Mutex<Vec<Kept>>>);
+
+/// A span's id and name, and its fields.
+type Kept = (u64, &'static str, Fields);
 
 impl Keeper {
     fn start() -> (Self, DefaultGuard) {
