@@ -12,6 +12,7 @@
 //! * [`mount`]: small disks.
 //! * [`runs`]: the runs in a journal, and whether two of them overlap.
 //! * [`nats`]: NATS servers of our own.
+//! * [`pgbouncer`]: PgBouncers of our own.
 //! * [`postgres`]: Postgres servers of our own.
 //! * [`probe`]: what a probe asks, and is answered.
 //! * [`redis`]: Redis servers of our own.
@@ -35,6 +36,7 @@ pub mod journal;
 pub mod latency;
 pub mod mount;
 pub mod nats;
+pub mod pgbouncer;
 pub mod postgres;
 pub mod probe;
 pub mod redis;

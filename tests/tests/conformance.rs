@@ -11,6 +11,7 @@ use bus::contract::BoxFuture;
 use bus_emulators::Azurite;
 use bus_emulators::sas;
 use bus_tests::nats::{self, Nats};
+use bus_tests::pgbouncer::{self, PgBouncer};
 use bus_tests::postgres::{self, Database};
 use bus_tests::redis::{self, Redis};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -34,6 +35,7 @@ fn backends() -> Vec<Backend> {
         Backend { name: "memory-threads", runtime: threads, open: || Box::pin(async { memory() }) },
         Backend { name: "sqlite", runtime: threads, open: || Box::pin(async { sqlite() }) },
         Backend { name: "postgres", runtime: threads, open: || Box::pin(in_postgres()) },
+        Backend { name: "postgres-pooled", runtime: threads, open: || Box::pin(in_pooled_postgres()) },
         Backend { name: "nats", runtime: threads, open: || Box::pin(async { in_nats() }) },
         Backend { name: "redis", runtime: threads, open: || Box::pin(async { in_redis() }) },
     ]
@@ -65,6 +67,8 @@ const LACKING: &[(&str, Need)] = &[
     ("azure_storage", Need::ExactDepth),
     // Nobody hears of what other machines write.
     ("file-fleet", Need::Watch),
+    // Behind a pooler nobody listens.
+    ("postgres-pooled", Need::Watch),
 ];
 
 fn lacks<S>(backend: Backend, case: &Case<S>) -> bool {
@@ -114,6 +118,23 @@ async fn in_postgres() -> bus::Result<(UrlSubject, Keep)> {
     Ok((
         UrlSubject::new(&database.url())?.with_clock(Clock::system()).with_timing(of_real_stores()),
         Some(Box::new(database)),
+    ))
+}
+
+/// The same behind PgBouncer in transaction mode: M14.
+async fn in_pooled_postgres() -> bus::Result<(UrlSubject, Keep)> {
+    if postgres::installed().is_none() {
+        return Err(bus::Error::new(ErrorKind::Unavailable, "Postgres is not installed"));
+    }
+    if let Some(missing) = pgbouncer::missing() {
+        return Err(bus::Error::new(ErrorKind::Unavailable, missing));
+    }
+    let database = Database::create().await;
+    let pooler = PgBouncer::start(database.port());
+    let timing = of_real_stores().histories(6);
+    Ok((
+        UrlSubject::new(&pooler.url(database.name()))?.with_clock(Clock::system()).with_timing(timing),
+        Some(Box::new((pooler, database))),
     ))
 }
 

@@ -12,10 +12,16 @@ mod heavy_dead_rows;
 mod heavy_faults;
 #[path = "postgres/pooler.rs"]
 mod heavy_pooler;
+#[path = "postgres/removed.rs"]
+mod heavy_removed;
+#[path = "postgres/sessions.rs"]
+mod heavy_sessions;
 #[path = "postgres/hosts.rs"]
 mod hosts;
 #[path = "postgres/locks.rs"]
 mod locks;
+#[path = "postgres/lost_answers.rs"]
+mod lost_answers;
 #[path = "postgres/readers.rs"]
 mod readers;
 #[path = "postgres/schema.rs"]

@@ -1,5 +1,6 @@
-//! Claims that meet each other, failures and transactions that last.
+//! Claims that meet each other, failures, large numbers and transactions that last.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -243,5 +244,98 @@ async fn a_large_batch_is_stored_in_parts_and_in_order() {
     let order = "SELECT count(*) FROM (SELECT convert_from(body, 'UTF8')::int AS body, row_number() OVER (ORDER BY id) AS at
                  FROM bus.message) AS m WHERE body <> at - 1";
     assert_eq!(client.query_one(order, &[]).await.unwrap().get::<_, i64>(0), 0, "out of order");
+    transport.close().await;
+}
+
+/// M8: what cannot be had now, however much of it there is, hides nothing that can. Here somebody has it locked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lapsed_claim_is_found_behind_many_that_somebody_has_locked() {
+    const LOCKED: usize = 200;
+    const BRIEF: Duration = Duration::from_millis(500);
+    if !available() {
+        return;
+    }
+    let database = Database::create().await;
+    let transport = open(&database.url()).await;
+    let queue = endpoint("locked");
+    transport.prepare(std::slice::from_ref(&*queue)).await.unwrap();
+    let batch = (0..=LOCKED).map(|number| command("locked", &number.to_string())).collect();
+    for answer in transport.sender().send(batch).await {
+        answer.unwrap();
+    }
+    let stop = CancellationToken::new();
+    let dead = transport.consumer(ConsumerSpec::new(Arc::clone(&queue), BRIEF)).await.unwrap();
+    let mut claimed = 0;
+    while claimed <= LOCKED {
+        claimed += dead.receive(LOCKED + 1, &stop).await.unwrap().len();
+    }
+    let mut client = database.client().await;
+    let locking = client.transaction().await.unwrap();
+    let lock = format!("SELECT 1 FROM bus.message ORDER BY id LIMIT {LOCKED} FOR UPDATE");
+    assert_eq!(locking.query(&lock, &[]).await.unwrap().len(), LOCKED);
+    let consumer = transport.consumer(ConsumerSpec::new(queue, LEASE)).await.unwrap();
+    let got = consumer.receive(10, &stop).await.unwrap();
+    assert_eq!(bodies(&got), [LOCKED.to_string().as_str()]);
+    assert_eq!(got[0].crashes, 1);
+    locking.rollback().await.unwrap();
+    transport.close().await;
+}
+
+/// M28: numbers that no float holds any more, and such as are near the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_with_large_numbers_live_as_all_others_do() {
+    const MESSAGES: usize = 20;
+    if !available() {
+        return;
+    }
+    let database = Database::create().await;
+    let transport = open(&database.url()).await;
+    let queue = endpoint("large");
+    let consumer = consumer(&transport, &queue).await;
+    let client = database.client().await;
+    let powers = transport.capabilities();
+    let (delay, inspect) = (powers.delay.unwrap(), powers.inspect.unwrap());
+    let stop = CancellationToken::new();
+    for start in [(1_i64 << 53) + 1, (1 << 62) + 1] {
+        client.batch_execute(&format!("ALTER SEQUENCE bus.message_id RESTART WITH {start}")).await.unwrap();
+        let texts: Vec<String> = (0..MESSAGES).map(|number| number.to_string()).collect();
+        let batch = texts.iter().map(|text| command("large", text)).collect();
+        for answer in transport.sender().send(batch).await {
+            answer.unwrap();
+        }
+        let later = command("large", "later").due(Some(bus::contract::Due::In(LEASE)));
+        let placed = transport.sender().send(vec![later]).await.remove(0).unwrap();
+        assert!(delay.cancel(&placed, None).await.unwrap());
+
+        let mut got = Vec::new();
+        while got.len() < MESSAGES {
+            got.extend(consumer.receive(MESSAGES - got.len(), &stop).await.unwrap());
+        }
+        assert_eq!(bodies(&got), texts);
+        let error = || bus::Error::new(ErrorKind::Handler, "not yet");
+        for (at, one) in got.iter().enumerate() {
+            let verdict = match at % 4 {
+                0 => Verdict::Complete,
+                1 => Verdict::Retry { after: Some(Duration::from_millis(50)), error: error() },
+                2 => Verdict::DeadLetter { reason: "given up".into(), error: None },
+                _ => Verdict::Release,
+            };
+            let mut receipts = vec![one.receipt.clone()];
+            consumer.extend(&mut receipts, LEASE).await.remove(0).unwrap();
+            settle(&consumer, &one.receipt, verdict).await.unwrap();
+        }
+        let dead: Vec<_> =
+            inspect.dead_letters(&queue, None, 100).await.unwrap().iter().map(|one| one.envelope.id).collect();
+        assert_eq!(dead.len(), MESSAGES / 4);
+        inspect.put_back(&queue, &dead).await.unwrap();
+        let mut left = HashSet::new();
+        while left.len() < MESSAGES * 3 / 4 {
+            for one in consumer.receive(MESSAGES, &stop).await.unwrap() {
+                assert!(left.insert(one.envelope.id), "it came twice");
+                settle(&consumer, &one.receipt, Verdict::Complete).await.unwrap();
+            }
+        }
+        assert_eq!(inspect.depth(&queue).await.unwrap(), bus::contract::Depth::default());
+    }
     transport.close().await;
 }

@@ -1,4 +1,4 @@
-//! What waiting costs, and what a claim reads. Scenarios M24, M25.
+//! What waiting costs, and what a claim reads. Scenario M24.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -205,5 +205,71 @@ async fn a_claim_reads_what_it_takes_however_much_waits() {
         }
         assert!(began.elapsed() < PATIENCE, "{deleted} of {claimed} deletions were counted");
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The statement that claims, with the settings of the sessions that run it.
+const CLAIM: &str = include_str!("../../../bus/src/backend/postgres/sql/turn.sql");
+const AS_A_HOST: &str = "SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
+                         SET plan_cache_mode = force_generic_plan";
+
+/// What a plan does, without its figures, and how many blocks it has touched.
+fn steps(plan: &serde_json::Value, into: &mut Vec<String>) -> i64 {
+    let text = |name: &str| plan[name].as_str().unwrap_or_default().to_owned();
+    into.push(format!("{} {} {}", text("Node Type"), text("Relation Name"), text("Index Name")));
+    for part in plan["Plans"].as_array().into_iter().flatten() {
+        steps(part, into);
+    }
+    ["Shared Hit Blocks", "Shared Read Blocks"].iter().filter_map(|name| plan[*name].as_i64()).sum()
+}
+
+/// M24: from a hundred messages to a million the plan is the same, goes by the index, and touches as many blocks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_planned_alike_for_a_hundred_messages_and_a_million() {
+    if !available() {
+        return;
+    }
+    let server = Server::start_with(&["autovacuum=off", "fsync=off", "max_wal_size=8GB"]).await;
+    let transport = open(&server.url()).await;
+    transport.prepare(&[(*queue("plan")).clone()]).await.unwrap();
+    transport.close().await;
+    let client = server.client().await;
+    let types = "bigint, bigint[], bigint[], bigint, bigint, bigint, bigint, bigint, bigint[], bigint";
+    let prepare = format!("{AS_A_HOST}; PREPARE claim({types}) AS {}", CLAIM.replace("{schema}", "bus"));
+    client.batch_execute(&prepare).await.unwrap();
+    let explain = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE claim(
+                   (SELECT id FROM bus.endpoint), '{}', '{}', 50, 0, 7, 30000000, NULL, '{}', 16777216)";
+    let explain = {
+        let row = client.query_one("SELECT id FROM bus.endpoint", &[]).await.unwrap();
+        explain.replace("(SELECT id FROM bus.endpoint)", &row.get::<_, i64>(0).to_string())
+    };
+    let mut first: Option<(Vec<String>, i64)> = None;
+    let mut there = 0;
+    for waiting in [100, 10_000, 1_000_000] {
+        let fill = format!(
+            "INSERT INTO bus.message (endpoint, sent_at, uuid, type, body)
+             SELECT (SELECT id FROM bus.endpoint), 0, gen_random_uuid(), 't', '{{}}' FROM generate_series({there} + 1, {waiting})"
+        );
+        client.batch_execute(&fill).await.unwrap();
+        there = waiting;
+        client.batch_execute("BEGIN").await.unwrap();
+        let row = client.simple_query(&explain).await.unwrap();
+        client.batch_execute("ROLLBACK").await.unwrap();
+        let text = row.iter().find_map(|row| match row {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        let plan: serde_json::Value = serde_json::from_str(&text.expect("a plan")).unwrap();
+        let mut found = Vec::new();
+        let blocks = steps(&plan[0]["Plan"], &mut found);
+        assert!(found.iter().any(|step| step == "Index Scan message message_pkey"), "{found:#?}");
+        assert!(!found.iter().any(|step| step.starts_with("Seq Scan message")), "{found:#?}");
+        match &first {
+            None => first = Some((found, blocks)),
+            Some((plan, few)) => {
+                assert_eq!(&found, plan, "another plan for {waiting}");
+                assert!(blocks > 0 && blocks < few * 2 + 50, "{blocks} blocks of {waiting} messages, {few} of 100");
+            }
+        }
     }
 }

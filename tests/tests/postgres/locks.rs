@@ -1,5 +1,5 @@
 //! Locks while somebody sets the server's clock. The function that all statements ask for the time is replaced by one
-//! that is wrong. Scenarios S1, S26, S27.
+//! that is wrong. Scenarios S26, S27.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ async fn a_clock_set_ahead_takes_a_lock_from_nobody() {
     assert!(try_take(&candidate, &id).await.is_none());
 }
 
-/// S26, S30: one look at a living record is enough, before the clock is set ahead and before any renewal.
+/// S26: one look at a living record is enough, before the clock is set ahead and before any renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_set_ahead_after_a_single_look_takes_a_lock_from_nobody() {
     if !available() {

@@ -1,81 +1,20 @@
 //! PgBouncer in transaction mode: each transaction may run in another session of the server. Scenario M14.
 
-use std::fs;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bus::ErrorKind;
-use bus::contract::ConsumerSpec;
+use bus::clock::Clock;
+use bus::contract::{ConsumerSpec, OpenOptions, Scheme, StoreUrl};
 use bus::settings::Order;
-use bus_emulators::free_port;
 use bus_tests::by_hand::{bodies, command, endpoint};
+use bus_tests::pgbouncer::{PgBouncer, available as installed};
 use bus_tests::postgres::{Server, available};
-use bus_tests::skip;
 use bus_tests::wait::PATIENCE;
 use tokio_util::sync::CancellationToken;
 
 use crate::open;
 use crate::stream::{Diary, Work, host, producer};
-
-/// A pooler before a server. Killed when dropped.
-struct PgBouncer {
-    child: Child,
-    port: u16,
-    _directory: tempfile::TempDir,
-}
-
-fn installed() -> bool {
-    let found = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].iter().any(|path| Path::new(path).is_file());
-    if !found {
-        skip::not_run("PgBouncer is not installed (apt-get install pgbouncer)");
-    }
-    found
-}
-
-impl PgBouncer {
-    /// Few sessions of the server's, shared by many: whatever is left in one is met by others.
-    async fn start(server: u16) -> PgBouncer {
-        let directory = tempfile::tempdir().unwrap();
-        fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let port = free_port().unwrap();
-        let config = directory.path().join("pgbouncer.ini");
-        let users = directory.path().join("users.txt");
-        fs::write(&users, "\"postgres\" \"\"\n").unwrap();
-        let text = format!(
-            "[databases]\n* = host=127.0.0.1 port={server}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
-             unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 3\n\
-             server_round_robin = 1\nmax_client_conn = 200\n",
-            users.display()
-        );
-        fs::write(&config, text).unwrap();
-        let mut command = Command::new("pgbouncer");
-        command.env("PATH", "/usr/sbin:/usr/bin").arg(&config);
-        if rustix::process::geteuid().is_root() {
-            command.args(["-u", "nobody"]);
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().unwrap();
-        let began = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < PATIENCE, "PgBouncer does not come up");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        PgBouncer { child, port, _directory: directory }
-    }
-
-    fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
-    }
-}
-
-impl Drop for PgBouncer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hosts_work_behind_a_pooler_that_shares_sessions() {
@@ -83,17 +22,23 @@ async fn hosts_work_behind_a_pooler_that_shares_sessions() {
         return;
     }
     let server = Server::start().await;
-    let pooler = PgBouncer::start(server.port()).await;
-    for (url, polled) in [(pooler.url(), Some(Duration::from_millis(250))), (server.url(), None)] {
+    let pooler = PgBouncer::start(server.port());
+    for (url, polled) in [(pooler.url("postgres"), Some(Duration::from_millis(250))), (server.url(), None)] {
         let transport = crate::open(&url).await;
         assert_eq!(transport.guarantees().polled, polled);
         transport.close().await;
+        let url = StoreUrl::parse(&url).unwrap();
+        let options = OpenOptions::new(Clock::system());
+        let locks = Scheme::find(url.scheme()).unwrap().locks.unwrap()(&url, &options).await.unwrap();
+        let can = locks.guarantees();
+        assert_eq!((can.watch, can.poll), (polled.is_none(), polled.unwrap_or(Duration::from_secs(1))));
+        locks.close().await;
     }
     let diary = Arc::new(Diary::default());
-    let hosts = [host(&pooler.url(), "work", &diary).await, host(&pooler.url(), "single-work", &diary).await];
+    let hosts = [host(&pooler.url("postgres"), "work", &diary).await, host(&pooler.url("postgres"), "single-work", &diary).await];
     // Beside one that is connected directly, and prepares statements under the same names.
     let direct = host(&server.url(), "work", &diary).await;
-    let producer = producer(&pooler.url()).await;
+    let producer = producer(&pooler.url("postgres")).await;
     for number in 0..300 {
         if number % 3 == 0 {
             producer.bus().send(crate::stream::SingleWork(number)).await.unwrap();
@@ -175,8 +120,8 @@ async fn a_host_that_is_frozen_in_a_transaction_behind_a_pooler_blocks_nobody_fo
         return;
     }
     let server = Server::start().await;
-    let pooler = PgBouncer::start(server.port()).await;
-    let url = format!("{}?timeout=2", pooler.url());
+    let pooler = PgBouncer::start(server.port());
+    let url = format!("{}?timeout=2", pooler.url("postgres"));
     let transport = open(&url).await;
     transport.prepare(&[(*endpoint("frozen")).clone()]).await.unwrap();
     let client = server.client().await;
@@ -222,8 +167,8 @@ async fn what_is_sent_through_a_pooler_is_on_the_disk() {
         return;
     }
     let server = Server::start_with(&["synchronous_commit=off"]).await;
-    let pooler = PgBouncer::start(server.port()).await;
-    let transport = open(&pooler.url()).await;
+    let pooler = PgBouncer::start(server.port());
+    let transport = open(&pooler.url("postgres")).await;
     transport.prepare(&[(*endpoint("disk")).clone()]).await.unwrap();
     let client = server.client().await;
     let note = "CREATE TABLE noted (setting text, limited text);

@@ -75,6 +75,94 @@ async fn tables_of_a_newer_version_are_refused() {
     assert!(refused.to_string().contains("99"), "{refused}");
 }
 
+/// As left by an older version that had no table of readers yet: any number of hosts that start at once bring it up to date
+/// once, and what was in it is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_an_older_version_are_brought_up_to_date_by_whoever_comes_first() {
+    if !available() {
+        return;
+    }
+    let database = Database::create().await;
+    let before = producer(&database.url()).await;
+    before.bus().send(Work(1)).await.unwrap();
+    before.close().await;
+    let client = database.client().await;
+    let store = async || {
+        let row = client.query_one("SELECT id, version FROM bus.store", &[]).await.unwrap();
+        (row.get::<_, uuid::Uuid>(0), row.get::<_, i32>(1))
+    };
+    let (id, version) = store().await;
+    client.batch_execute("UPDATE bus.store SET version = 0; DROP TABLE bus.reader").await.unwrap();
+
+    let options = OpenOptions::new(Clock::system());
+    let refused = open(&database.url(), &OpenOptions::new(Clock::system()).existing()).await;
+    let refused = refused.map(drop).unwrap_err();
+    assert!(refused.to_string().contains("older version"), "{refused}");
+    let url = format!("{}?connections=1", database.url());
+    let opened = futures_util::future::join_all((0..8).map(|_| open(&url, &options))).await;
+    for opened in opened {
+        opened.expect("a host opens the store").close().await;
+    }
+    assert_eq!(store().await, (id, version));
+    let after = producer(&database.url()).await;
+    assert!(after.inspect("default").unwrap().depth(&Endpoint::queue("work").unwrap()).await.unwrap().ready == 1);
+    after.close().await;
+    client.batch_execute("SELECT * FROM bus.reader").await.unwrap();
+
+    // By hand, as an administrator does.
+    client.batch_execute("UPDATE bus.store SET version = 0; DROP TABLE bus.reader").await.unwrap();
+    client.batch_execute(&schema_script("bus").unwrap()).await.unwrap();
+    assert_eq!(store().await, (id, version));
+}
+
+/// A host that is still at work when a newer one has changed the tables mends nothing there: it would put its own back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_newer_version_has_changed_is_left_as_it_is() {
+    if !available() {
+        return;
+    }
+    let database = Database::create().await;
+    let older = producer(&database.url()).await;
+    older.bus().send(Work(1)).await.unwrap();
+    let newer = "UPDATE bus.store SET version = 99;
+                 DROP TABLE bus.dead;
+                 CREATE OR REPLACE FUNCTION bus.clock_us() RETURNS bigint LANGUAGE sql VOLATILE AS
+                     'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint -- newer'";
+    let client = database.client().await;
+    client.batch_execute(newer).await.unwrap();
+    let queue = Endpoint::queue("work").unwrap();
+    assert!(older.inspect("default").unwrap().depth(&queue).await.is_err(), "a table is missing");
+    let refused = client.batch_execute(&schema_script("bus").unwrap()).await.unwrap_err();
+    let said = refused.as_db_error().map(|e| e.message().to_owned()).unwrap_or_default();
+    assert!(said.contains("newer version"), "{refused:?}");
+    let left = "SELECT to_regclass('bus.dead')::text, (SELECT prosrc FROM pg_proc WHERE proname = 'clock_us'
+                AND pronamespace = 'bus'::regnamespace)";
+    let row = client.query_one(left, &[]).await.unwrap();
+    assert_eq!(row.get::<_, Option<&str>>(0), None, "the old table was made again");
+    assert!(row.get::<_, &str>(1).contains("newer"), "the old function was put back");
+    older.close().await;
+}
+
+/// A host whose user may make no tables says what the administrator is to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_the_grants_alone_says_who_has_to_bring_the_tables_up_to_date() {
+    if !available() {
+        return;
+    }
+    let database = Database::create().await;
+    let role = format!("host_{}", &uuid::Uuid::new_v4().simple().to_string()[..12]);
+    let client = database.client().await;
+    client.batch_execute(&schema_script("bus").unwrap()).await.unwrap();
+    client.batch_execute(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
+    client.batch_execute(&grants_script("bus", &role).unwrap()).await.unwrap();
+    client.batch_execute("UPDATE bus.store SET version = 0").await.unwrap();
+    let url = database.url().replace("postgres@", &format!("{role}@"));
+    let refused = open(&url, &OpenOptions::new(Clock::system())).await.map(drop).unwrap_err();
+    let text = format!("{refused:?}");
+    assert!(text.contains("older version") && text.contains("schema_script"), "{text}");
+    client.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
+}
+
 /// The server's certificate is looked at; and a session is known to be direct through the encryption too, else hints would
 /// not be heard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
-use super::error::Failure;
+use super::error::{Failure, error};
 use super::fence::{Term, term_lost};
 use super::row::{RawEnvelope, fence_column, fence_from, micros, span};
 use super::session::{Param, Session};
 use super::statement;
 use crate::clock::BootInstant;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::message::{Delivery, Endpoint, Receipt};
 
 /// How many delayed messages become available at once at most.
@@ -53,6 +53,8 @@ pub(super) struct Turn {
     pub(super) rows: Vec<ClaimedRow>,
     /// Claimed, but past its time to live.
     pub(super) expired: Vec<ClaimKey>,
+    /// When, by the server's clock.
+    now: i64,
 }
 
 impl Turn {
@@ -62,6 +64,12 @@ impl Turn {
         self.rows.last().map(|row| row.id).max(expired)
     }
 
+    /// What was claimed for `lease`, and when each claim ends by the server's clock.
+    pub(super) fn ends(&self, lease: Duration) -> impl Iterator<Item = (ClaimKey, i64)> {
+        let end = self.now.saturating_add(micros(lease));
+        self.rows.iter().map(move |row| ((row.id, row.token), end))
+    }
+
     fn take_in(&mut self, row: &Row) -> Result<(), Failure> {
         let now: Option<i64> = row.try_get(0)?;
         let Some(now) = now else {
@@ -69,6 +77,7 @@ impl Turn {
             self.completed.extend(ids.into_iter().zip(tokens));
             return Ok(());
         };
+        self.now = now;
         let (id, token): ClaimKey = (row.try_get(1)?, row.try_get(2)?);
         let envelope = RawEnvelope::read(row, 7)?;
         if envelope.is_expired(now) {
@@ -175,6 +184,13 @@ async fn strict_locked(session: &mut Session, request: &Request) -> Result<Vec<R
     let params: [Param<'_>; 6] =
         [&request.endpoint, &request.after, &request.token, &lease, &fence, &request.lost];
     session.query(&statement::STRICT_CLAIM, &params).await
+}
+
+/// What time it is by the server's clock.
+pub(super) async fn server_now(session: &mut Session) -> Result<i64, Failure> {
+    let rows = session.query(&statement::CLOCK, &[]).await?;
+    let row = rows.first().ok_or_else(|| error(ErrorKind::Internal, "the server does not tell the time"))?;
+    Ok(row.try_get(0)?)
 }
 
 /// Makes available what is due; answers the ids of those.

@@ -36,6 +36,8 @@ pub(super) struct Config {
     pub(super) connections: usize,
     /// How long the server may take to answer one call.
     pub(super) deadline: Duration,
+    /// Whether what is sent in a user's own transaction notifies when that commits.
+    pub(super) notify_in_transactions: bool,
     /// How the connection is kept secret.
     pub(super) tls: Tls,
 }
@@ -149,7 +151,15 @@ impl Config {
     /// # Errors
     /// [`ErrorKind::Config`], saying which part is wrong and what would be right; never with the password.
     pub(super) fn from_url(url: &StoreUrl) -> Result<Self> {
-        url.allow_params(&["schema", "sslmode", "sslrootcert", "max_body", "connections", "timeout"])?;
+        url.allow_params(&[
+            "schema",
+            "sslmode",
+            "sslrootcert",
+            "max_body",
+            "connections",
+            "timeout",
+            "notify_in_transactions",
+        ])?;
         check_ats(url.rest())?;
         let all = tokio_postgres::Config::from_str(&format!("postgres://{}", url.rest()))
             .map_err(|e| bad("the URL is postgres://user:password@host:port/database, each part percent-encoded where it has one of :/@?# in it").caused_by(e))?;
@@ -172,6 +182,7 @@ impl Config {
             max_body: url.number("max_body", Self::MAX_BODY, 1..=Self::LARGEST_MAX_BODY)?,
             connections: url.number("connections", Self::CONNECTIONS, 1..=100)?,
             deadline: Duration::from_secs(url.number("timeout", Self::DEADLINE.as_secs(), 1..=600)?),
+            notify_in_transactions: switch(url, "notify_in_transactions")?,
             tls,
         })
     }
@@ -217,6 +228,17 @@ impl fmt::Debug for Config {
             .field("place", &self.place())
             .field("schema", &self.schema)
             .finish_non_exhaustive()
+    }
+}
+
+/// What is off unless it is turned on.
+fn switch(url: &StoreUrl, name: &'static str) -> Result<bool> {
+    match url.params().get(name).map(String::as_str) {
+        None | Some("off") => Ok(false),
+        Some("on") => Ok(true),
+        Some(other) => {
+            Err(bad("this parameter is on or off").with("parameter", name).with("value", other))
+        }
     }
 }
 
@@ -274,12 +296,15 @@ mod tests {
         let config = read("postgres://u@h/d?schema=bus_2&max_body=1024&connections=2&timeout=3").unwrap();
         assert_eq!((config.schema.as_str(), config.max_body, config.connections), ("bus_2", 1024, 2));
         assert_eq!(config.deadline, Duration::from_secs(3));
+        assert!(!config.notify_in_transactions);
+        assert!(read("postgres://u@h/d?notify_in_transactions=on").unwrap().notify_in_transactions);
         for (url, named) in [
             ("postgres://u@h/d?schema=Bus", "Bus"),
             ("postgres://u@h/d?schema=a\"b", "schema"),
             ("postgres://u@h/d?schema=pg_bus", "pg_"),
             ("postgres://u@h/d?max_body=0", "max_body"),
             ("postgres://u@h/d?connections=many", "many"),
+            ("postgres://u@h/d?notify_in_transactions=perhaps", "perhaps"),
             ("postgres://u@h/d?sslmode=prefer", "prefer"),
             ("postgres://u@h/d?application_name=x", "application_name"),
             ("postgres://", "host"),

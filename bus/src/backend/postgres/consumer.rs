@@ -3,7 +3,7 @@
 //! Claims and completions take turns: whoever has the turn carries in one statement what the others are waiting to have
 //! completed, so that at full speed a claim and the last batch's settlement are one round trip and one commit.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::claim::{self, ClaimKey, Glance, Request, Turn};
+use super::doubts::Doubts;
 use super::error::{Failure, closed, error, receipt_lost};
 use super::fence::{Bound, Term};
 use super::pool::{Borrowed, within};
@@ -50,6 +51,7 @@ pub(super) struct PostgresConsumer {
     turn: tokio::sync::Mutex<()>,
     /// What waits to be completed.
     waiting: Mutex<Vec<Waiting>>,
+    doubts: Doubts,
 }
 
 struct State {
@@ -94,6 +96,7 @@ impl PostgresConsumer {
             state: Mutex::new(state),
             turn: tokio::sync::Mutex::default(),
             waiting: Mutex::default(),
+            doubts: Doubts::default(),
         }
     }
 
@@ -151,6 +154,7 @@ impl PostgresConsumer {
         let answer = self.end(session, answer).await;
         answer_waiting(waiting, &answer, &completed);
         let (turn, next_change) = answer?;
+        self.doubts.held(turn.ends(self.spec.lease), asked, self.spec.lease);
         let endpoint = &self.spec.endpoint;
         let deliveries = turn.rows.into_iter().map(|row| row.into_delivery(endpoint, asked)).collect();
         Ok(Some(Claimed { deliveries, next_change }))
@@ -344,7 +348,7 @@ impl PostgresConsumer {
             },
         };
         let mut ours = ours?;
-        let answers: Vec<Result<()>> = settlements
+        let mut answers: Vec<Result<()>> = settlements
             .iter()
             .map(|one| match key(&one.receipt) {
                 // Taken out, so that the same receipt's second settlement is answered as what it is.
@@ -352,12 +356,65 @@ impl PostgresConsumer {
                 _ => Err(receipt_lost()),
             })
             .collect();
-        if answers.iter().any(Result::is_err) && self.term.is_some() {
+        let in_doubt = |one: &Settlement| key(&one.receipt).is_some_and(|key| self.doubts.is_in_doubt(&key));
+        let explained = self.term.is_some() || settlements.iter().any(in_doubt);
+        if explained && answers.iter().any(Result::is_err) {
             let mut session = self.borrow().await.map_err(Failure::of_repeatable)?;
-            let checked = within(self.deadline(), settle::check_term(&mut session, self.claims())).await;
-            self.end(session, checked).await?;
+            let explaining = self.explain(&mut session, settlements, &mut answers);
+            let explained = within(self.deadline(), explaining).await;
+            self.end(session, explained).await?;
         }
         Ok(answers)
+    }
+
+    /// Why claims are not there any more. Because the term is over: that is another answer. Or because a call without an
+    /// answer has ended them: then what was asked for is done.
+    async fn explain(
+        &self,
+        session: &mut Borrowed,
+        settlements: &[Settlement],
+        answers: &mut [Result<()>],
+    ) -> Result<(), Failure> {
+        if answers.iter().all(Result::is_ok) {
+            return Ok(());
+        }
+        settle::check_term(session, self.claims()).await?;
+        let mut in_doubt: HashMap<ClaimKey, &mut Result<()>> = HashMap::new();
+        for (one, answer) in settlements.iter().zip(answers) {
+            let is_lost = matches!(answer, Err(error) if error.kind() == ErrorKind::ReceiptLost);
+            if let Some(key) = key(&one.receipt).filter(|key| is_lost && self.doubts.is_in_doubt(key)) {
+                // The first of several: a second settlement of a claim is answered as what it is.
+                in_doubt.entry(key).or_insert(answer);
+            }
+        }
+        if in_doubt.is_empty() {
+            return Ok(());
+        }
+        let server_now = claim::server_now(session).await?;
+        let now = self.clock.now();
+        for (key, answer) in in_doubt {
+            if self.doubts.ended_by_us(&key, now, server_now) {
+                *answer = Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps in mind which claims are over, and which may be.
+    fn note_ended(&self, settlements: &[Settlement], answers: &Result<Vec<Result<()>>>) {
+        let keys = settlements.iter().filter_map(|one| key(&one.receipt));
+        match answers {
+            // Also where it was not even asked for: then it is there when somebody asks again.
+            Err(_) => self.doubts.unanswered(keys),
+            Ok(answers) => {
+                let is_over = |answer: &Result<()>| match answer {
+                    Ok(()) => true,
+                    Err(error) => error.kind() == ErrorKind::ReceiptLost,
+                };
+                let over = keys.zip(answers).filter(|(_, answer)| is_over(answer));
+                self.doubts.over(over.map(|(key, _)| key));
+            }
+        }
     }
 
     /// Completes what waits; called by whoever has the turn.
@@ -402,6 +459,7 @@ impl PostgresConsumer {
         } else {
             self.settle_mixed(&settlements).await
         };
+        self.note_ended(&settlements, &answers);
         let comes_back = |one: &&Settlement| !matches!(one.verdict, Verdict::Complete);
         let ids = settlements.iter().filter(comes_back).filter_map(|one| key(&one.receipt)).map(|(id, _)| id);
         let first = ids.min();
@@ -422,8 +480,12 @@ impl PostgresConsumer {
         self.store.ensure_endpoints(&send::queues(&outgoing)).await.map_err(Failure::of_repeatable)?;
         let mut session = self.borrow().await.map_err(Failure::of_repeatable)?;
         let max_body = self.store.config().max_body;
-        let settled =
-            within(self.deadline(), settle::settle(&mut session, self.claims(), settlements, max_body)).await;
+        let settled = within(self.deadline(), async {
+            let mut answers = settle::settle(&mut session, self.claims(), settlements, max_body).await?;
+            self.explain(&mut session, settlements, &mut answers).await?;
+            Ok(answers)
+        })
+        .await;
         if let Err(failure) = &settled
             && send::is_missing_queue(failure)
         {
@@ -447,12 +509,17 @@ impl PostgresConsumer {
 
     async fn extend_all(&self, receipts: &[Receipt], lease: Duration) -> Result<Vec<Result<()>>> {
         let mut session = self.borrow().await.map_err(Failure::of_repeatable)?;
+        let asked = self.clock.now();
         let extended = within(self.deadline(), async {
-            let extended = settle::extend(&mut session, self.claims(), receipts, lease).await?;
+            let (answers, ends) = settle::extend(&mut session, self.claims(), receipts, lease).await?;
+            self.doubts.held(ends, asked, lease);
             self.bind(&mut session).await?;
-            Ok(extended)
+            Ok(answers)
         })
         .await;
+        if extended.is_err() {
+            self.doubts.perhaps_extended(receipts.iter().filter_map(key), asked, lease);
+        }
         self.end(session, extended).await
     }
 }

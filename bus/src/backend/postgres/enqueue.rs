@@ -26,13 +26,13 @@ impl Enqueue for PostgresEnqueue {
                 PostgresFencing(Arc::clone(&self.0)).check_in(transaction, guard).await?;
             }
             let sql = in_schema(include_str!("sql/put_in.sql"), &self.0.config().schema);
-            transaction.execute(&sql, &params(message)).await.map(drop)
+            transaction.execute(&sql, &params(message, self.0.config().notify_in_transactions)).await.map(drop)
         })
     }
 }
 
 /// A message as the statement takes it. What it has not is an empty text, or -1.
-fn params(message: &Outgoing) -> [SqlValue; 10] {
+fn params(message: &Outgoing, notify: bool) -> [SqlValue; 11] {
     let envelope = &message.envelope;
     let (to_topic, name) = match &message.target {
         Target::Queue(name) => (0, name),
@@ -54,5 +54,6 @@ fn params(message: &Outgoing) -> [SqlValue; 10] {
         SqlValue::Integer(due),
         SqlValue::Integer(kind),
         SqlValue::Blob(envelope.body.to_vec()),
+        SqlValue::Integer(i64::from(notify)),
     ]
 }

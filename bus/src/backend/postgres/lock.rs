@@ -3,7 +3,8 @@
 //!
 //! Expiry is reckoned by the server's clock, inside the statement. A server's clock can be set, though, so that each
 //! candidate also watches the record by its own boot clock: one that was seen to be renewed less than a lease ago is
-//! not taken, whatever the server's clock says, and one that has not changed for a whole lease is dead.
+//! not taken, whatever the server's clock says, and one that has not changed for a whole lease is dead. So is one that was
+//! seen to be held and has been removed since: its holder learns of that with the next renewal only.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::row::{fence_column, fence_from, micros, span, text_column};
 use super::schema;
 use super::session::{Durability, Param};
 use super::statement::{self, Sql};
-use super::store::ask_what_a_commit_means;
+use super::store::{POLL_UNHEARD, ask_what_a_commit_means};
 use super::wake::{Topic, Wake};
 use crate::clock::{BootInstant, Clock};
 use crate::contract::Durability as Outlives;
@@ -70,6 +71,11 @@ struct Sighting {
     /// When it was renewed, at the latest. A record that is found dead says nothing about that.
     renewed: Option<BootInstant>,
     looked: BootInstant,
+    lease: Duration,
+    /// Whether it was in a holder's hands, dead or alive.
+    held: bool,
+    /// Since when it has not been there.
+    gone: Option<BootInstant>,
 }
 
 impl PostgresLocks {
@@ -99,13 +105,26 @@ impl PostgresLocks {
             (before.owner, before.fence, before.renewed_at) == (record.owner, record.fence, record.renewed_at)
         };
         let sighting = match before {
-            Some(before) if same(&before) => Sighting { looked: now, ..before },
+            Some(before) if same(&before) => {
+                Sighting { looked: now, held: record.is_held(), gone: None, ..before }
+            }
             // It was renewed since the last look. If that was long ago, so may the renewal be.
             Some(before) if now.since(before.looked) < record.lease => record.seen(now, Some(now)),
             _ => record.seen(now, record.renewed_by_server(now)),
         };
         seen.insert(id.clone(), sighting);
         sighting
+    }
+
+    /// A record is not there, as a call at `asked` was told at `answered`. Answers the fence that was last seen in it, if
+    /// somebody has removed it; `None` while it has to be left alone: its holder does not know yet, and may have renewed
+    /// it just before it was removed.
+    fn look_for_removed(&self, id: &LockId, asked: BootInstant, answered: BootInstant) -> Option<i64> {
+        let mut seen = self.seen.lock();
+        let Some(before) = seen.get_mut(id) else { return Some(0) };
+        let gone = *before.gone.get_or_insert(answered);
+        let is_free = !before.held || asked.since(gone) > before.lease.min(LONGEST_LOCK_LEASE);
+        is_free.then(|| fence_column(before.fence))
     }
 
     /// Takes a lock, or extends it for the owner that has it already; answers the term's fence.
@@ -116,9 +135,11 @@ impl PostgresLocks {
         let asked = self.shared.clock.now();
         let rows = self.shared.ask(time, &statement::LOCK_FIND, &[&name]).await?;
         let Some(record) = rows.first().map(Record::read).transpose()? else {
-            return first_fence(
-                &self.shared.ask(time, &statement::LOCK_MAKE, &[&name, &owner, &lease]).await?,
-            );
+            let Some(before) = self.look_for_removed(id, asked, self.shared.clock.now()) else {
+                return Ok(None);
+            };
+            let make: [Param<'_>; 4] = [&name, &owner, &lease, &before];
+            return first_fence(&self.shared.ask(time, &statement::LOCK_MAKE, &make).await?);
         };
         // It may have been renewed until just before the answer.
         let sighting = self.see(id, &record, self.shared.clock.now());
@@ -209,9 +230,15 @@ impl Record {
         })
     }
 
+    /// Whether its holder has not said that nothing is done under it any more.
+    fn is_held(&self) -> bool {
+        self.ended != Some(Ended::Clean)
+    }
+
     fn seen(&self, since: BootInstant, renewed: Option<BootInstant>) -> Sighting {
         let (owner, fence, renewed_at) = (self.owner, self.fence, self.renewed_at);
-        Sighting { owner, fence, renewed_at, since, renewed, looked: since }
+        let (lease, held) = (self.lease, self.is_held());
+        Sighting { owner, fence, renewed_at, since, renewed, looked: since, lease, held, gone: None }
     }
 
     /// When the server's clock says that it was renewed, unless that is a lease ago.
@@ -241,6 +268,9 @@ impl LockManager for PostgresLocks {
         );
         guarantees.durability = self.outlives;
         guarantees.watch = self.watching;
+        if !self.watching {
+            guarantees.poll = POLL_UNHEARD;
+        }
         guarantees.leases = LEASES;
         guarantees
     }

@@ -3,6 +3,7 @@
 mod claim;
 mod config;
 mod consumer;
+mod doubts;
 mod enqueue;
 mod error;
 mod executor;

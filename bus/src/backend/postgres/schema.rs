@@ -1,7 +1,9 @@
 //! Making the tables, by whichever host comes first.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
+use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use super::config::Schema;
@@ -11,27 +13,40 @@ use super::session::Session;
 use super::statement::{self, in_schema};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The version of the tables that this program works with.
+/// The version of the tables that this program works with. A host refuses newer ones when it starts; one that is at work
+/// already goes on beside them.
 const VERSION: i32 = 1;
 /// Held while tables are made, so that of many hosts that start at once one makes them. "bus" and "make", in hex.
 const MAKING: i64 = 0x6275_7300_6d61_6b65;
 
-/// Each version's script. They make what is missing and leave what is there, so that they also mend.
-const SCRIPTS: [&str; 1] = [include_str!("sql/schema_1.sql")];
+/// Each version's script, which brings the one before up to date. They make what is missing and leave what is there, so that
+/// all of them are run whatever there is, and also mend.
+const SCRIPTS: [&str; VERSION as usize] = [include_str!("sql/schema_1.sql")];
 
-/// Finds the store, which is made if missing and if `create` says so; answers its id.
+/// What there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// Tables of an older version.
+    Older(i32),
+    /// This store.
+    Ready(Uuid),
+}
+
+/// Finds the store, which is made, or brought up to date, if need be and if `create` says so; answers its id.
 pub(super) async fn open(pool: &Arc<Pool>, create: bool) -> Result<Uuid> {
+    let schema = &pool.config().schema;
     let mut session = pool.borrow().await?;
     let found = within(pool.config().deadline, find(&mut session)).await;
-    match session.end(found) {
-        Ok(Some(id)) => Ok(id),
-        Ok(None) if create => make(pool).await,
-        Ok(None) => Err(missing(&pool.config().schema)),
-        Err(failure) => Err(failure.of_repeatable()),
+    match session.end(found).map_err(|failure| failure.of_repeatable().with("schema", schema.as_str()))? {
+        Found::Ready(id) => Ok(id),
+        _ if create => make(pool).await,
+        Found::Older(version) => Err(outdated(version).with("schema", schema.as_str())),
+        Found::Nothing => Err(missing(schema)),
     }
 }
 
-/// Makes whatever is missing; answers the store's id.
+/// Makes whatever is missing, and brings what is older up to date; answers the store's id.
 pub(super) async fn make(pool: &Arc<Pool>) -> Result<Uuid> {
     let mut session = pool.borrow().await?;
     let schema = &pool.config().schema;
@@ -40,24 +55,28 @@ pub(super) async fn make(pool: &Arc<Pool>) -> Result<Uuid> {
     session.end(made).map_err(|failure| failure.of_repeatable().with("schema", schema.as_str()))
 }
 
-async fn find(session: &mut Session) -> Result<Option<Uuid>, Failure> {
-    let rows = match session.query(&statement::STORE_FIND, &[]).await {
-        Ok(rows) => rows,
-        Err(failure) if failure.is_missing_schema() => return Ok(None),
-        Err(failure) => return Err(failure),
-    };
-    let Some(row) = rows.first() else { return Ok(None) };
+async fn find(session: &mut Session) -> Result<Found, Failure> {
+    match look(session).await {
+        Err(failure) if failure.is_missing_schema() => Ok(Found::Nothing),
+        found => found,
+    }
+}
+
+/// Fails where there are no tables.
+async fn look(session: &mut Session) -> Result<Found, Failure> {
+    let rows = session.query(&statement::STORE_FIND, &[]).await?;
+    let Some(row) = rows.first() else { return Ok(Found::Nothing) };
     let (id, version): (Uuid, i32) = (row.try_get(0)?, row.try_get(1)?);
-    match version {
-        VERSION => Ok(Some(id)),
-        newer if newer > VERSION => Err(error(
+    match version.cmp(&VERSION) {
+        Ordering::Equal => Ok(Found::Ready(id)),
+        Ordering::Less => Ok(Found::Older(version)),
+        Ordering::Greater => Err(error(
             ErrorKind::Corrupt,
             "the tables were made by a newer version of bus: upgrade this program, or use another schema",
         )
-        .with("their version", newer)
+        .with("their version", version)
         .with("ours", VERSION)
         .into()),
-        _ => Ok(None),
     }
 }
 
@@ -69,40 +88,48 @@ async fn make_in(session: &mut Session, schema: &Schema) -> Result<Uuid, Failure
 
 async fn make_locked(session: &mut Session, schema: &Schema) -> Result<Uuid, Failure> {
     session.batch(&format!("SELECT pg_advisory_xact_lock({MAKING})")).await?;
-    // Not even `IF NOT EXISTS` is allowed to a user who may only use the schema.
-    session
-        .batch(&in_schema(
-            "DO $$ BEGIN
-                 IF NOT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = '{schema}') THEN
-                     CREATE SCHEMA {schema};
-                 END IF;
-             END $$",
-            schema,
-        ))
-        .await?;
-    for script in SCRIPTS {
-        session.batch(&in_schema(script, schema)).await?;
+    // Only now: another host may have made them, and a newer one changed them, while this one waited. Asked for before they
+    // are looked into, since a statement that fails would end the transaction.
+    let exists = session.query(&statement::STORE_EXISTS, &[]).await?;
+    let exists = exists.first().map(|row| row.try_get::<_, bool>(0)).transpose()?.unwrap_or(false);
+    let before = if exists { look(session).await? } else { Found::Nothing };
+    if let Err(failure) = session.batch(&tables(schema)).await {
+        return Err(match before {
+            Found::Older(version) if failure.refusal() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                outdated(version).into()
+            }
+            _ => failure,
+        });
     }
-    session
-        .batch(&in_schema(
-            &format!(
-                "INSERT INTO {{schema}}.store (version) VALUES ({VERSION}) ON CONFLICT (one) DO NOTHING"
-            ),
-            schema,
-        ))
-        .await?;
-    match find(session).await? {
-        Some(id) => Ok(id),
-        None => Err(error(ErrorKind::Internal, "the tables were made and cannot be found").into()),
+    match look(session).await? {
+        Found::Ready(id) => Ok(id),
+        _ => Err(error(ErrorKind::Internal, "the tables were made and cannot be found").into()),
     }
 }
 
-/// The script that makes the tables, for an administrator to run when the hosts' user may not.
+/// All that makes the tables as they are to be.
+fn tables(schema: &Schema) -> String {
+    // Not even `IF NOT EXISTS` is allowed to a user who may only use the schema.
+    let mut script = in_schema(include_str!("sql/schema_make.sql"), schema);
+    for part in SCRIPTS {
+        script.push_str(&in_schema(part, schema));
+    }
+    script.push_str(&in_version(include_str!("sql/store_version.sql"), schema));
+    script
+}
+
+fn in_version(text: &str, schema: &Schema) -> String {
+    in_schema(text, schema).replace("{version}", &VERSION.to_string())
+}
+
+/// The script that makes the tables, or brings those of an older version up to date, for an administrator to run when the
+/// hosts' user may not: in one transaction, as `psql --single-transaction --set ON_ERROR_STOP=1` does. It may be run again,
+/// and fails where the tables are of a newer version.
 ///
 /// ```
 /// # use bus::backend::postgres::schema_script;
 /// let script = schema_script("bus")?;
-/// assert!(script.starts_with("CREATE SCHEMA IF NOT EXISTS bus;"));
+/// assert!(script.contains("CREATE SCHEMA bus;"));
 /// # Ok::<(), bus::Error>(())
 /// ```
 ///
@@ -110,14 +137,9 @@ async fn make_locked(session: &mut Session, schema: &Schema) -> Result<Uuid, Fai
 /// [`ErrorKind::Config`] if the name is no plain identifier.
 pub fn schema_script(schema: &str) -> Result<String> {
     let schema = Schema::new(schema)?;
-    let mut script = in_schema("CREATE SCHEMA IF NOT EXISTS {schema};\n", &schema);
-    for part in SCRIPTS {
-        script.push_str(&in_schema(part, &schema));
-    }
-    script.push_str(&in_schema(
-        &format!("INSERT INTO {{schema}}.store (version) VALUES ({VERSION}) ON CONFLICT (one) DO NOTHING;\n"),
-        &schema,
-    ));
+    let mut script = format!("SELECT pg_advisory_xact_lock({MAKING});\n");
+    script.push_str(&in_version(include_str!("sql/store_guard.sql"), &schema));
+    script.push_str(&tables(&schema));
     Ok(script)
 }
 
@@ -138,4 +160,13 @@ pub fn grants_script(schema: &str, role: &str) -> Result<String> {
 
 fn missing(schema: &Schema) -> Error {
     error(ErrorKind::NotFound, "there is no store in this schema").with("schema", schema.as_str())
+}
+
+fn outdated(version: i32) -> Error {
+    error(
+        ErrorKind::Config,
+        "the tables are of an older version of bus: a host of this one brings them up to date if its user may; else run schema_script(), and then grants_script(), as their owner",
+    )
+    .with("their version", version)
+    .with("ours", VERSION)
 }

@@ -1,7 +1,9 @@
 //! Ending, extending and marking claims. Everything names the claim: its message and its token.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+
+use tokio_postgres::Row;
 
 use super::claim::{ClaimKey, in_order};
 use super::error::{Failure, error, receipt_lost};
@@ -76,10 +78,6 @@ pub(super) async fn settle(
         } else {
             settle_and_send(session, claims, one, max_body).await?
         });
-    }
-    if answers.iter().any(Result::is_err) {
-        // A claim that is not ours because the term is not: that is another answer.
-        check_term(session, claims).await?;
     }
     Ok(answers)
 }
@@ -160,26 +158,26 @@ async fn try_settle_and_send(
     Ok(sent.into_iter().collect::<Result<Vec<_>>>().map(drop))
 }
 
-/// Makes claims last `lease` from now on, each answered for.
+/// Makes claims last `lease` from now on, each answered for; and when those that are ours end by the server's clock.
 pub(super) async fn extend(
     session: &mut Session,
     claims: Claims<'_>,
     receipts: &[Receipt],
     lease: Duration,
-) -> Result<Vec<Result<()>>, Failure> {
+) -> Result<(Vec<Result<()>>, HashMap<ClaimKey, i64>), Failure> {
     let (ids, tokens) = in_order(receipts.iter().filter_map(key).collect());
     let fence = claims.term.map(|term| fence_column(term.fence));
     let rows =
         session.query(&statement::EXTEND, &[&claims.id, &ids, &tokens, &micros(lease), &fence]).await?;
-    let extended: HashSet<ClaimKey> =
-        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, Failure>>()?;
-    let found = |receipt| key(receipt).is_some_and(|key| extended.contains(&key));
+    let read = |row: &Row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?));
+    let extended: HashMap<ClaimKey, i64> = rows.iter().map(read).collect::<Result<_, Failure>>()?;
+    let found = |receipt| key(receipt).is_some_and(|key| extended.contains_key(&key));
     let answers: Vec<Result<()>> =
         receipts.iter().map(|receipt| if found(receipt) { Ok(()) } else { Err(receipt_lost()) }).collect();
     if answers.iter().any(Result::is_err) {
         check_term(session, claims).await?;
     }
-    Ok(answers)
+    Ok((answers, extended))
 }
 
 /// Records that a claim's run is made alone.

@@ -46,6 +46,7 @@ statements! {
     SETTLE = "settle" [INT8, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT8];
     EXTEND = "extend" [INT8, INT8_ARRAY, INT8_ARRAY, INT8, INT8];
     RECORD_ALONE = "record_alone" [INT8, INT8, INT8, INT8];
+    CLOCK = "clock" [];
     ENDPOINT_FIND = "endpoint_find" [TEXT];
     ENDPOINT_MAKE = "endpoint_make" [TEXT_ARRAY, TEXT_ARRAY];
     ENDPOINT_NAMES = "endpoint_names" [];
@@ -70,10 +71,11 @@ statements! {
     DROPPED_EMPTY = "dropped_empty" [INT8, INT8];
     NOTIFY = "notify" [TEXT, TEXT];
     DURABILITY = "durability" [];
+    STORE_EXISTS = "store_exists" [];
     STORE_FIND = "store_find" [];
     LOCK_FIND = "lock_find" [TEXT];
     LOCK_LIST = "lock_list" [TEXT];
-    LOCK_MAKE = "lock_make" [TEXT, UUID, INT8];
+    LOCK_MAKE = "lock_make" [TEXT, UUID, INT8, INT8];
     LOCK_TAKE = "lock_take" [TEXT, UUID, INT8, UUID, INT8, INT8, BOOL];
     LOCK_RENEW = "lock_renew" [TEXT, UUID, INT8, INT8, BOOL];
     LOCK_NOTE = "lock_note" [TEXT, UUID, INT8, BYTEA];

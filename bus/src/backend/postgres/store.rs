@@ -23,7 +23,7 @@ use crate::wake::jittered;
 /// How often waiting consumers are looked after, all of them by one query.
 const POLL: Duration = Duration::from_secs(1);
 /// The same where nobody is heard.
-const POLL_UNHEARD: Duration = Duration::from_millis(250);
+pub(super) const POLL_UNHEARD: Duration = Duration::from_millis(250);
 
 /// How many connections are shared by all that has to be on the disk: the sender, and whatever people ask for.
 const DURABLE_CONNECTIONS: usize = 2;

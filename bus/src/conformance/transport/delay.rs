@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::bench::{Bench, LONG, retry, settle, text, texts};
+use super::bench::{Bench, LONG, only, retry, settle, text, texts};
 use crate::clock::Timestamp;
 use crate::conformance::Checked;
 use crate::conformance::case::{cases, ensure};
@@ -18,6 +18,7 @@ pub(super) fn cases() -> Vec<super::Case> {
         [Delay] a_delayed_event_is_cancelled_everywhere = "Taking back an event takes back every subscription's copy.";
         [Delay] what_has_become_available_cannot_be_cancelled = "Available, claimed, retried and done messages stay.";
         [Delay] a_foreign_place_cancels_nothing = "A place that was never there cancels nothing, and is no crash.";
+        [Delay] a_delayed_message_outlives_its_sender = "What was sent with a delay comes in time though the host that sent it is gone.";
         [Delay] another_host_cancels = "The place of a message can be used by any host.";
     }
 }
@@ -108,6 +109,22 @@ async fn what_has_become_available_cannot_be_cancelled(bench: &Bench) -> Checked
     settle(&consumer, &got, Verdict::Complete).await?;
     ensure!(!delay.cancel(&placed, None).await?, "a completed message was cancelled");
     Ok(())
+}
+
+/// M36.
+async fn a_delayed_message_outlives_its_sender(bench: &Bench) -> Checked {
+    let queue = bench.queue("left-behind").await?;
+    let later = bench.message(&queue, "left behind").due(Some(Due::In(bench.timing.lease)));
+    let before = tokio::time::Instant::now();
+    only(bench.other_host.sender().send(vec![later]).await)??;
+    bench.other_host.close().await;
+    let consumer = bench.consumer(&queue).await?;
+    let got = bench.receive_one(&consumer).await?;
+    let waited = before.elapsed() + Duration::from_millis(5);
+    ensure!(text(&got) == "left behind", "{:?} came", text(&got));
+    ensure!(waited >= bench.timing.lease, "a delay of {:?} lasted {waited:?}", bench.timing.lease);
+    settle(&consumer, &got, Verdict::Complete).await?;
+    bench.expect_empty(&consumer, &queue).await
 }
 
 async fn a_foreign_place_cancels_nothing(bench: &Bench) -> Checked {

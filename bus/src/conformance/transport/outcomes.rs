@@ -1,4 +1,4 @@
-//! Verdicts, what they do and what they count. Scenarios M18, M19.
+//! Verdicts, what they do and what they count. Scenarios M18, M19, M31.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::bench::{Bench, dead_letter, envelope, expect_kind, expire, only, retr
 use crate::conformance::Checked;
 use crate::conformance::case::{cases, ensure};
 use crate::contract::{Consumer, ConsumerSpec, Outgoing, Settlement};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::message::{Delivery, Endpoint, Verdict};
 
 pub(super) fn cases() -> Vec<super::Case> {
@@ -22,6 +22,7 @@ pub(super) fn cases() -> Vec<super::Case> {
         a_release_ends_a_run_alone = "After a release, a later crash is not one of the lone run.";
         outgoing_goes_with_its_settlement = "What a settlement sends is sent if and only if it takes effect.";
         [Inspect] a_dead_letter_says_why = "A dead letter keeps message, reason and error.";
+        [Inspect] reasons_and_errors_may_be_any_text = "A reason and an error may have any character in them, NUL too, for which U+FFFD may stand.";
         [Inspect] an_expired_message_is_dead_lettered = "A message past its time to live is dead-lettered as expired.";
     }
 }
@@ -185,6 +186,26 @@ async fn a_dead_letter_says_why(bench: &Bench) -> Checked {
     ensure!(dead.reason == "no such tenant", "its reason is {:?}", dead.reason);
     ensure!(dead.error.as_ref().is_some_and(|e| e.contains("never work")), "its error is {:?}", dead.error);
     ensure!(dead.delivery_count == 2, "it had been claimed twice, and says {}", dead.delivery_count);
+    Ok(())
+}
+
+/// M31.
+async fn reasons_and_errors_may_be_any_text(bench: &Bench) -> Checked {
+    const ANY: &str = "before \0 🦀 \u{7f} \n ' \" \\ % after";
+    let queue = bench.queue("any-text").await?;
+    let consumer = bench.consumer(&queue).await?;
+    bench.send(&queue, "hopeless").await?;
+    let error = || Error::new(ErrorKind::Handler, ANY);
+    let first = bench.receive_one(&consumer).await?;
+    settle(&consumer, &first, Verdict::Retry { after: Some(Duration::ZERO), error: error() }).await?;
+    let got = bench.receive_one(&consumer).await?;
+    settle(&consumer, &got, Verdict::DeadLetter { reason: ANY.to_owned(), error: Some(error()) }).await?;
+    let dead = only(bench.dead(&queue).await?)?;
+    let wanted = ANY.replace('\0', "\u{fffd}");
+    let reason = dead.reason.replace('\0', "\u{fffd}");
+    ensure!(reason == wanted, "its reason is {:?}", dead.reason);
+    let said = dead.error.clone().unwrap_or_default().replace('\0', "\u{fffd}");
+    ensure!(said.contains(&wanted), "its error is {:?}", dead.error);
     Ok(())
 }
 

@@ -17,6 +17,7 @@ pub(super) fn cases() -> Vec<super::Case> {
         [Readers] the_oldest_available_message_is_known = "The age of an endpoint's first available message is known, and none where none is.";
         [Readers] what_outlives_its_retention_is_swept = "A sweep drops what is available, was never claimed and is older than the retention, nothing else, and counts it.";
         [Readers] what_was_put_back_or_given_back_is_not_swept = "No retention applies to what a reader has given back, or to a dead letter that was put back, however old it is.";
+        [Readers] what_waited_for_its_retry_is_not_swept = "No retention applies to what has been tried, however old it is: neither while it waits for its retry nor when that is due.";
         [Readers] a_dropped_subscription_is_gone = "A subscription that nobody reads is dropped with all that is in it, and only that.";
         [Readers] what_another_has_dropped_is_made_again = "A host that has prepared a subscription before another one dropped it makes it again.";
         [Readers] a_consumer_of_what_was_dropped_is_told_or_goes_on = "A consumer whose subscription is dropped is told that it is gone, or reads the one that is made again.";
@@ -153,6 +154,31 @@ async fn what_was_put_back_or_given_back_is_not_swept(bench: &Bench) -> Checked 
     ensure!(swept == 1, "one is old and was never claimed, and {swept} were swept");
     let back = bench.receive_one(&consumer).await?;
     ensure!(text(&back) == "given back", "another one came: {}", text(&back));
+    Ok(())
+}
+
+async fn what_waited_for_its_retry_is_not_swept(bench: &Bench) -> Checked {
+    let kept = bench.subscription("kept", "for-an-hour").await?;
+    attend(bench, &kept, Some(HOUR)).await?;
+    let consumer = bench.consumer(&kept).await?;
+    const TRIED: usize = 3;
+    for _ in 0..TRIED {
+        send_aged(bench, &kept, "tried", HOUR * 3).await?;
+    }
+    for tried in bench.receive_all(&consumer, TRIED).await? {
+        settle(&consumer, &tried, retry(bench.timing.moment)).await?;
+    }
+    ensure!(sweep(bench, &kept).await? == 0, "what waits for its retry was swept");
+    // All of them are due before anybody looks, so that those that are not claimed wait wherever a store has them then.
+    tokio::time::sleep(bench.timing.moment * 2).await;
+    let mut left = vec![bench.receive_one(&consumer).await?];
+    let swept = sweep(bench, &kept).await?;
+    ensure!(swept == 0, "of what was due for its retry {swept} were swept");
+    left.extend(bench.receive_all(&consumer, TRIED - 1).await?);
+    for one in &left {
+        ensure!(one.failures == 1, "it had failed once, and came with {} failures", one.failures);
+        settle(&consumer, one, Verdict::Complete).await?;
+    }
     Ok(())
 }
 

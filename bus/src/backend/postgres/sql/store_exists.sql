@@ -1,0 +1,1 @@
+SELECT to_regclass('{schema}.store') IS NOT NULL
