@@ -14,7 +14,8 @@ use crate::wait::PATIENCE;
 
 /// What to install, if it is not.
 pub fn missing() -> Option<&'static str> {
-    let installed = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].iter().any(|path| Path::new(path).is_file());
+    let installed =
+        ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].iter().any(|path| Path::new(path).is_file());
     (!installed).then_some("PgBouncer is not installed (apt-get install pgbouncer)")
 }
 

@@ -324,8 +324,13 @@ async fn messages_with_large_numbers_live_as_all_others_do() {
             consumer.extend(&mut receipts, LEASE).await.remove(0).unwrap();
             settle(&consumer, &one.receipt, verdict).await.unwrap();
         }
-        let dead: Vec<_> =
-            inspect.dead_letters(&queue, None, 100).await.unwrap().iter().map(|one| one.envelope.id).collect();
+        let dead: Vec<_> = inspect
+            .dead_letters(&queue, None, 100)
+            .await
+            .unwrap()
+            .iter()
+            .map(|one| one.envelope.id)
+            .collect();
         assert_eq!(dead.len(), MESSAGES / 4);
         inspect.put_back(&queue, &dead).await.unwrap();
         let mut left = HashSet::new();

@@ -238,7 +238,8 @@ async fn a_holder_that_is_cut_off_never_overlaps() {
     }
     let server = Server::start().await;
     let proxy = Proxy::start(server.port()).await;
-    for (fault, schema) in [(Fault::BlackHole, "hole"), (Fault::MuteServer, "mute"), (Fault::Reset, "reset")] {
+    for (fault, schema) in [(Fault::BlackHole, "hole"), (Fault::MuteServer, "mute"), (Fault::Reset, "reset")]
+    {
         let through = format!("{}&schema={schema}", through(&proxy));
         let direct = format!("{}?timeout=2&schema={schema}", server.url());
         let actor = env!("CARGO_BIN_EXE_fixture-actor");

@@ -121,8 +121,16 @@ async fn a_transaction_of_ones_own_is_committed_under_the_term_or_not_at_all() {
         let _ = tell.send(delivery.scope.get::<Term>());
         next.run(delivery)
     };
-    let host = Host::builder().transport("default", &database.url()).locks_at("default").only(["single-work"]);
-    let host = host.middleware(shows_term).provide(Arc::new(Diary::default())).build().unwrap().start().await.unwrap();
+    let host =
+        Host::builder().transport("default", &database.url()).locks_at("default").only(["single-work"]);
+    let host = host
+        .middleware(shows_term)
+        .provide(Arc::new(Diary::default()))
+        .build()
+        .unwrap()
+        .start()
+        .await
+        .unwrap();
     host.bus().send(SingleWork(1)).await.unwrap();
     let term = in_time("a run", terms.recv()).await.flatten().expect("a singleton has a term");
 

@@ -1,4 +1,4 @@
-//! What waiting costs, and what a claim reads. Scenario M24.
+//! What waiting costs, and what a claim reads. Scenarios M24, M26.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -160,6 +160,79 @@ async fn a_message_starts_another_hosts_handler_in_less_than_5_ms() {
     host.stop().await.unwrap();
 }
 
+/// M26: one message wakes one consumer in each host that waits for its queue, which looks once; whoever waits for another
+/// queue sleeps on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_wakes_one_consumer_in_each_host_and_only_those_of_its_queue() {
+    const HOSTS: usize = 4;
+    /// What a claim consists of: the look ahead, and one from the beginning.
+    const LOOKS: usize = 2;
+    if !available() {
+        return;
+    }
+    let server = Server::start_with(&["log_statement=all"]).await;
+    let stop = CancellationToken::new();
+    let mut waiting = tokio::task::JoinSet::new();
+    let mut transports = Vec::new();
+    let other_id = {
+        for _ in 0..HOSTS {
+            let transport = open(&server.url()).await;
+            for name in ["woken", "asleep"] {
+                let endpoint = queue(name);
+                transport.prepare(std::slice::from_ref(&*endpoint)).await.unwrap();
+                let spec = ConsumerSpec::new(endpoint, Duration::from_secs(30));
+                let (consumer, stop) = (transport.consumer(spec).await.unwrap(), stop.clone());
+                waiting.spawn(async move { consumer.receive(1, &stop).await });
+            }
+            transports.push(transport);
+        }
+        let client = server.client().await;
+        client.query_one("SELECT id FROM bus.endpoint WHERE name = 'asleep'", &[]).await.unwrap().get::<_, i64>(0)
+    };
+    // A claim, and the numbers that it was made with.
+    let claims = |log: &str| -> Vec<i64> {
+        let mut found = Vec::new();
+        let mut lines = log.lines();
+        while let Some(line) = lines.next() {
+            if line.contains("Completes what the consumer is done with") {
+                let values = lines.find(|line| line.contains("DETAIL") && line.contains("$1 = '"));
+                let first = values.and_then(|line| line.split("$1 = '").nth(1)?.split('\'').next()?.parse().ok());
+                found.extend(first);
+            }
+        }
+        found
+    };
+    // All of them have looked, and none is at it any more.
+    let began = Instant::now();
+    let mut quiet = (0, Instant::now());
+    while quiet.0 < 2 * HOSTS || quiet.1.elapsed() < Duration::from_secs(1) {
+        let now = claims(&server.log()).len();
+        if now != quiet.0 {
+            quiet = (now, Instant::now());
+        }
+        assert!(began.elapsed() < PATIENCE, "{} claims: they do not come to rest", quiet.0);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let before = server.log().len();
+    let producer = open(&server.url()).await;
+    producer.sender().send(vec![message(&queue("woken"))]).await.remove(0).unwrap();
+    // Whoever has got it has looked once; the others have, too, when they wait again.
+    let got = waiting.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(got.len(), 1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let woken = claims(&server.log()[before..]);
+    stop.cancel();
+    assert!(!woken.contains(&other_id), "consumers of another queue were woken");
+    // A second time by the poll, should it come just then.
+    assert!((1..=2 * HOSTS * LOOKS).contains(&woken.len()), "{} claims of one message", woken.len());
+    while let Some(ended) = waiting.join_next().await {
+        ended.unwrap().unwrap();
+    }
+    for transport in transports.into_iter().chain([producer]) {
+        transport.close().await;
+    }
+}
+
 /// M24: what a claim reads does not grow with what waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_reads_what_it_takes_however_much_waits() {
@@ -268,7 +341,10 @@ async fn a_claim_is_planned_alike_for_a_hundred_messages_and_a_million() {
             None => first = Some((found, blocks)),
             Some((plan, few)) => {
                 assert_eq!(&found, plan, "another plan for {waiting}");
-                assert!(blocks > 0 && blocks < few * 2 + 50, "{blocks} blocks of {waiting} messages, {few} of 100");
+                assert!(
+                    blocks > 0 && blocks < few * 2 + 50,
+                    "{blocks} blocks of {waiting} messages, {few} of 100"
+                );
             }
         }
     }

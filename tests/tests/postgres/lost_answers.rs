@@ -62,7 +62,13 @@ impl Hosts {
     }
 
     async fn count(&self, what: &str) -> i64 {
-        self.database.client().await.query_one(&format!("SELECT count(*) FROM {what}"), &[]).await.unwrap().get(0)
+        self.database
+            .client()
+            .await
+            .query_one(&format!("SELECT count(*) FROM {what}"), &[])
+            .await
+            .unwrap()
+            .get(0)
     }
 
     async fn close(self) {
@@ -219,7 +225,8 @@ async fn what_a_new_term_has_taken_is_told_as_the_terms_loss() {
         let claim = FenceClaim::new(Arc::clone(&hosts.queue), "test:", &id, Fence::new(fence), LOCK_LEASE);
         assert_eq!(fencing.raise(claim).await.unwrap(), Raised::Raised);
     };
-    let spec = |fence| ConsumerSpec::new(Arc::clone(&hosts.queue), LONG).fenced(Fence::new(fence), LOCK_LEASE);
+    let spec =
+        |fence| ConsumerSpec::new(Arc::clone(&hosts.queue), LONG).fenced(Fence::new(fence), LOCK_LEASE);
     raise(1).await;
     hosts.send("1").await;
     let stop = CancellationToken::new();
@@ -247,7 +254,11 @@ async fn a_claim_whose_answer_was_lost_is_had_again_as_if_nothing_had_happened()
     hosts.proxy.set(Fault::MuteServer);
     let lost = consumer.receive(1, &stop).await.unwrap_err();
     assert!(lost.is_transient(), "{lost:?}");
-    assert_eq!(hosts.count("bus.message WHERE token IS NOT NULL").await, 1, "it was not claimed: nothing was lost");
+    assert_eq!(
+        hosts.count("bus.message WHERE token IS NOT NULL").await,
+        1,
+        "it was not claimed: nothing was lost"
+    );
     hosts.proxy.set(Fault::None);
     let began = Instant::now();
     let got = loop {

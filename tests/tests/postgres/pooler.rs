@@ -35,7 +35,10 @@ async fn hosts_work_behind_a_pooler_that_shares_sessions() {
         locks.close().await;
     }
     let diary = Arc::new(Diary::default());
-    let hosts = [host(&pooler.url("postgres"), "work", &diary).await, host(&pooler.url("postgres"), "single-work", &diary).await];
+    let hosts = [
+        host(&pooler.url("postgres"), "work", &diary).await,
+        host(&pooler.url("postgres"), "single-work", &diary).await,
+    ];
     // Beside one that is connected directly, and prepares statements under the same names.
     let direct = host(&server.url(), "work", &diary).await;
     let producer = producer(&pooler.url("postgres")).await;

@@ -45,7 +45,9 @@ async fn a_held_lock_whose_record_was_removed_is_taken_after_a_lease_and_with_a_
     if !available() {
         return;
     }
-    for removal in ["DELETE FROM bus.lock", "TRUNCATE bus.lock", "DROP TABLE bus.lock", "DROP SCHEMA bus CASCADE"] {
+    for removal in
+        ["DELETE FROM bus.lock", "TRUNCATE bus.lock", "DROP TABLE bus.lock", "DROP SCHEMA bus CASCADE"]
+    {
         let database = Database::create().await;
         let (holder, candidate) = (open(&database).await, open(&database).await);
         let id = LockId::from("queue/removed");

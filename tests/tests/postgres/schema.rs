@@ -105,7 +105,9 @@ async fn tables_of_an_older_version_are_brought_up_to_date_by_whoever_comes_firs
     }
     assert_eq!(store().await, (id, version));
     let after = producer(&database.url()).await;
-    assert!(after.inspect("default").unwrap().depth(&Endpoint::queue("work").unwrap()).await.unwrap().ready == 1);
+    assert!(
+        after.inspect("default").unwrap().depth(&Endpoint::queue("work").unwrap()).await.unwrap().ready == 1
+    );
     after.close().await;
     client.batch_execute("SELECT * FROM bus.reader").await.unwrap();
 

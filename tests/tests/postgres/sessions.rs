@@ -48,7 +48,8 @@ async fn a_term_outlives_all_sessions_of_its_host() {
     }
     let server = Server::start().await;
     let site = Site::new();
-    let mut hosts = [host(&site, &url(&server)).arg("single").start(), host(&site, &url(&server)).arg("single").start()];
+    let mut hosts =
+        [host(&site, &url(&server)).arg("single").start(), host(&site, &url(&server)).arg("single").start()];
     for host in &hosts {
         host.started().await;
     }
@@ -57,7 +58,8 @@ async fn a_term_outlives_all_sessions_of_its_host() {
     let begun = site.begun("single", 1).await;
     let client = server.client().await;
     let record = async || {
-        let row = client.query_one("SELECT fence, renewed_at FROM bus.lock WHERE id = 'queue/single'", &[]).await;
+        let row =
+            client.query_one("SELECT fence, renewed_at FROM bus.lock WHERE id = 'queue/single'", &[]).await;
         let row = row.unwrap();
         (row.get::<_, i64>(0).unsigned_abs(), row.get::<_, i64>(1))
     };

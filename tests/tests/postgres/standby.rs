@@ -1,9 +1,13 @@
 //! A synchronous standby that is missing: what is committed waits for it without limit.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bus::ErrorKind;
-use bus::contract::ConsumerSpec;
+use bus::clock::Clock;
+use bus::contract::{
+    ConsumerSpec, LockId, LockManager, OpenOptions, Owner, Renewal, Scheme, StoreUrl,
+};
 use bus_tests::by_hand::{command, endpoint};
 use bus_tests::postgres::{Server, available};
 use bus_tests::wait::PATIENCE;
@@ -71,4 +75,41 @@ async fn what_waits_for_a_missing_standby_does_not_pile_up() {
     let recorded = consumer.record_alone(&got[0].receipt).await;
     assert_eq!(recorded.unwrap_err().kind(), ErrorKind::Timeout, "it was recorded where a crash may take it");
     transport.close().await;
+}
+
+/// As documented: a renewal is worth what a fail-over leaves of it, unless the locks' user is told not to wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_waits_for_a_missing_standby_unless_its_user_does_not() {
+    const LEASE: Duration = Duration::from_secs(60);
+    if !available() {
+        return;
+    }
+    let server = Server::start().await;
+    let client = server.client().await;
+    let role = "CREATE ROLE bus_locks SUPERUSER LOGIN; ALTER ROLE bus_locks SET synchronous_commit = local";
+    client.batch_execute(role).await.unwrap();
+    let open = async |url: &str| {
+        let url = StoreUrl::parse(url).unwrap();
+        let open = Scheme::find(url.scheme()).unwrap().locks.unwrap();
+        open(&url, &OpenOptions::new(Clock::system())).await.unwrap()
+    };
+    let waiting = open(&server.url()).await;
+    let local = open(&server.url().replace("postgres@", "bus_locks@")).await;
+    let take = async |locks: &Arc<dyn LockManager>, id: &str| {
+        locks.try_lock(&LockId::from(id), LEASE, Owner::fresh()).await.unwrap().expect("nobody has it")
+    };
+    let (waits, does_not) = (take(&waiting, "queue/waits").await, take(&local, "queue/local").await);
+    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let began = Instant::now();
+    // The first may come before the setting does.
+    while let Ok(renewed) = waits.renew().await {
+        assert_eq!(renewed, Renewal::Held);
+        assert!(began.elapsed() < PATIENCE, "nobody waits for the standby");
+    }
+    for _ in 0..3 {
+        assert_eq!(does_not.renew().await.unwrap(), Renewal::Held);
+    }
+    waiting.close().await;
+    local.close().await;
 }

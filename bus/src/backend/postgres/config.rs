@@ -236,9 +236,7 @@ fn switch(url: &StoreUrl, name: &'static str) -> Result<bool> {
     match url.params().get(name).map(String::as_str) {
         None | Some("off") => Ok(false),
         Some("on") => Ok(true),
-        Some(other) => {
-            Err(bad("this parameter is on or off").with("parameter", name).with("value", other))
-        }
+        Some(other) => Err(bad("this parameter is on or off").with("parameter", name).with("value", other)),
     }
 }
 

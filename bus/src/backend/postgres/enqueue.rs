@@ -26,7 +26,10 @@ impl Enqueue for PostgresEnqueue {
                 PostgresFencing(Arc::clone(&self.0)).check_in(transaction, guard).await?;
             }
             let sql = in_schema(include_str!("sql/put_in.sql"), &self.0.config().schema);
-            transaction.execute(&sql, &params(message, self.0.config().notify_in_transactions)).await.map(drop)
+            transaction
+                .execute(&sql, &params(message, self.0.config().notify_in_transactions))
+                .await
+                .map(drop)
         })
     }
 }

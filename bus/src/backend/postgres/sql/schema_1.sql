@@ -37,8 +37,8 @@ CREATE TABLE IF NOT EXISTS {schema}.dropped (
 CREATE SEQUENCE IF NOT EXISTS {schema}.message_id;
 
 -- Available and claimed messages. A claim changes the row in place: no index has a column that it writes, and half of
--- each page is left free for the new version. `token` names the claim, `until` is when it ends; an available message
--- has 0 there. Dead rows are what slows a queue down, so that they are cleaned away early.
+-- each page is left free for the new version. `token` names the claim, `until` is when it ends; it is 0 as long as a
+-- message was never claimed, and 1 when it is available again: no retention applies to it then. Dead rows are what slows a queue down, so that they are cleaned away early.
 CREATE TABLE IF NOT EXISTS {schema}.message (
     endpoint      bigint NOT NULL,
     id            bigint NOT NULL DEFAULT nextval('{schema}.message_id'),
