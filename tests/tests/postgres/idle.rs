@@ -187,7 +187,11 @@ async fn a_message_wakes_one_consumer_in_each_host_and_only_those_of_its_queue()
             transports.push(transport);
         }
         let client = server.client().await;
-        client.query_one("SELECT id FROM bus.endpoint WHERE name = 'asleep'", &[]).await.unwrap().get::<_, i64>(0)
+        client
+            .query_one("SELECT id FROM bus.endpoint WHERE name = 'asleep'", &[])
+            .await
+            .unwrap()
+            .get::<_, i64>(0)
     };
     // A claim, and the numbers that it was made with.
     let claims = |log: &str| -> Vec<i64> {
@@ -196,7 +200,8 @@ async fn a_message_wakes_one_consumer_in_each_host_and_only_those_of_its_queue()
         while let Some(line) = lines.next() {
             if line.contains("Completes what the consumer is done with") {
                 let values = lines.find(|line| line.contains("DETAIL") && line.contains("$1 = '"));
-                let first = values.and_then(|line| line.split("$1 = '").nth(1)?.split('\'').next()?.parse().ok());
+                let value = values.and_then(|line| line.split("$1 = '").nth(1)?.split('\'').next());
+                let first: Option<i64> = value.and_then(|value| value.parse().ok());
                 found.extend(first);
             }
         }

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use bus::ErrorKind;
 use bus::clock::Clock;
-use bus::contract::{
-    ConsumerSpec, LockId, LockManager, OpenOptions, Owner, Renewal, Scheme, StoreUrl,
-};
+use bus::contract::{ConsumerSpec, LockId, LockManager, OpenOptions, Owner, Renewal, Scheme, StoreUrl};
 use bus_tests::by_hand::{command, endpoint};
 use bus_tests::postgres::{Server, available};
 use bus_tests::wait::PATIENCE;
