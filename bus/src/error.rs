@@ -106,6 +106,17 @@ impl StdError for Words {
     }
 }
 
+/// An error and all that caused it.
+fn causes_from<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |e| (*e).source())
+}
+
+/// A chain of causes that are texts.
+fn in_words(texts: Vec<String>) -> Option<Arc<dyn StdError + Send + Sync>> {
+    let words = texts.into_iter().rev().fold(None, |next, text| Some(Arc::new(Words { text, next })));
+    words.map(|words| words as Arc<dyn StdError + Send + Sync>)
+}
+
 /// Anything that can go wrong in `bus`.
 #[derive(Clone)]
 pub struct Error {
@@ -199,12 +210,25 @@ impl Error {
     /// The same error with its causes as text. A cause of the user's own may panic when it is shown or dropped: whoever
     /// calls this catches that, and nobody else meets with it.
     pub(crate) fn in_words(mut self) -> Self {
-        let causes = std::iter::successors(self.source(), |e| (*e).source());
-        let texts: Vec<_> = causes.take(MOST_CAUSES).map(ToString::to_string).collect();
-        let words = texts.into_iter().rev().fold(None, |next, text| Some(Arc::new(Words { text, next })));
-        if let Some(words) = words {
-            Arc::make_mut(&mut self.inner).source = Some(words);
+        let causes = self.source().into_iter().flat_map(causes_from);
+        let words = in_words(causes.take(MOST_CAUSES).map(ToString::to_string).collect());
+        if words.is_some() {
+            Arc::make_mut(&mut self.inner).source = words;
         }
+        self
+    }
+
+    /// The same error with each of its texts, and those of its causes, put in other words.
+    pub(crate) fn reworded(mut self, reword: impl Fn(&str) -> String) -> Self {
+        self = self.in_words();
+        let inner = Arc::make_mut(&mut self.inner);
+        inner.message = reword(&inner.message).into();
+        for (_, value) in &mut inner.context {
+            *value = reword(value);
+        }
+        let causes = inner.source.iter().flat_map(|source| causes_from(&**source));
+        let words = in_words(causes.map(|cause| reword(&cause.to_string())).collect());
+        inner.source = words;
         self
     }
 

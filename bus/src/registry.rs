@@ -8,6 +8,7 @@ use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
+use crate::processor::container::Container;
 use crate::processor::{About, Processor, Provider, Requirement};
 use crate::scope::Values;
 
@@ -180,13 +181,21 @@ pub(crate) fn needed(processors: &[Processor], providers: Vec<Provider>, provide
     let mut needed = BTreeSet::new();
     while let Some(id) = wanted.pop() {
         for (i, provider) in providers.iter().enumerate().filter(|(_, p)| p.provides.id == id) {
-            let given = !provider.provides.scoped && provided.contains(id);
+            let given = is_given(provided, &provider.provides);
             if !given && needed.insert(i) {
                 wanted.extend(provider.requires.iter().map(|need| need.id));
             }
         }
     }
     providers.into_iter().enumerate().filter(|(i, _)| needed.contains(i)).map(|(_, p)| p).collect()
+}
+
+/// Whether a value is given in code, so that what is annotated does not make it.
+fn is_given(provided: &Values, value: &Requirement) -> bool {
+    match value.scoped {
+        true => provided.get::<Container>().is_some_and(|container| container.provides(value)),
+        false => provided.contains(value.id),
+    }
 }
 
 /// The crates that these are in.
@@ -303,9 +312,9 @@ fn missing_values(wiring: &Wiring<'_>, problems: &mut Vec<Problem>) {
 fn why_missing(wiring: &Wiring<'_>, name: &str, need: &Requirement) -> Option<String> {
     let made =
         |scoped| wiring.providers.iter().any(|p| p.provides.id == need.id && p.provides.scoped == scoped);
-    let host_wide = made(false) || wiring.provided.contains(need.id);
+    let given = |scoped| is_given(wiring.provided, &Requirement { scoped, ..*need });
     let ty = need.type_name;
-    match (need.scoped, host_wide, made(true)) {
+    match (need.scoped, made(false) || given(false), made(true) || given(true)) {
         (false, true, _) | (true, _, true) => None,
         (false, false, true) => Some(format!(
             "`{name}` needs `Dep<{ty}>`, but it is made once per message (`#[provide(scoped)]`): write `Scoped<{ty}>`"
@@ -319,7 +328,8 @@ fn why_missing(wiring: &Wiring<'_>, name: &str, need: &Requirement) -> Option<St
              `Host::builder().provide(…)`"
         )),
         (true, false, false) => Some(format!(
-            "`{name}` needs `Scoped<{ty}>`, and nothing provides it: write a `#[provide(scoped)]` function that returns it"
+            "`{name}` needs `Scoped<{ty}>`, and nothing provides it: write a `#[provide(scoped)]` function that returns it, or \
+             `Host::builder().scope_provider(…)`"
         )),
     }
 }
@@ -344,7 +354,7 @@ fn cycles(wiring: &Wiring<'_>, problems: &mut Vec<Problem>) {
         .providers
         .iter()
         .enumerate()
-        .filter(|(_, p)| p.provides.scoped || !wiring.provided.contains(p.provides.id))
+        .filter(|(_, p)| !is_given(wiring.provided, &p.provides))
         .map(|(i, p)| (p.provides.id, i))
         .collect();
     let mut done = BTreeSet::new();

@@ -4,6 +4,7 @@
 //! what a singleton sends is refused once its term is over, also where the handle was not the handler's own argument
 //! but is held by some service that the handler calls.
 
+mod outgoing;
 mod span;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,9 @@ use crate::message::{
 };
 use crate::singleton::Term;
 use crate::telemetry::{Meter, Sends};
+
+pub(crate) use outgoing::OutgoingChain;
+pub use outgoing::{OutgoingMessage, OutgoingMiddleware};
 
 /// Sends commands and publishes events. Cheap to clone; usable from any task.
 ///
@@ -53,6 +57,7 @@ pub struct Bus {
 struct Inner {
     /// One is set when its transport has been reached.
     routes: BTreeMap<String, OnceLock<Route>>,
+    outgoing: OutgoingChain,
     clock: Clock,
     meter: Meter,
     closed: AtomicBool,
@@ -113,7 +118,16 @@ impl Bus {
     /// A handle over transports of these names, of which none has been reached yet.
     pub(crate) fn awaiting(names: impl IntoIterator<Item = String>, clock: Clock, meter: Meter) -> Self {
         let routes = names.into_iter().map(|name| (name, OnceLock::new())).collect();
-        Bus { inner: Arc::new(Inner { routes, clock, meter, closed: AtomicBool::new(false) }) }
+        let (outgoing, closed) = (OutgoingChain::default(), AtomicBool::new(false));
+        Bus { inner: Arc::new(Inner { routes, outgoing, clock, meter, closed }) }
+    }
+
+    /// Has what is sent pass this. Before anybody else has the handle.
+    pub(crate) fn passing(mut self, outgoing: OutgoingChain) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.outgoing = outgoing;
+        }
+        self
     }
 
     /// Sends to this transport from now on.
@@ -205,7 +219,7 @@ impl Bus {
         })?;
         let span = span::of(&dispatch);
         let call = async {
-            let (outgoing, sends) = dispatch.prepare(&span)?;
+            let (outgoing, sends) = dispatch.passed(&span).await?;
             span::sends(&span, outgoing.envelope.id);
             let begun = self.inner.clock.now();
             let answer = enqueue.enqueue(transaction, &outgoing).await;
@@ -257,7 +271,7 @@ impl Bus {
         let (mut refused, mut batch) = (Vec::with_capacity(dispatches.len()), Vec::new());
         let mut counted = None;
         for dispatch in dispatches {
-            match dispatch.prepare(span) {
+            match dispatch.passed(span).await {
                 Ok((outgoing, sends)) => {
                     refused.push(None);
                     batch.push(outgoing);
@@ -412,17 +426,10 @@ impl<'b> Dispatch<'b> {
     }
 
     /// Everything that can be refused without asking the store. What the message carries on of a trace is that of `span`.
-    fn prepare(self, span: &Span) -> Result<(Outgoing, Arc<Sends>)> {
+    fn prepare(self, span: &Span) -> Result<Outgoing> {
         let route = self.bus.route(self.transport)?;
         for (name, _) in self.headers.iter() {
-            let why = match name {
-                "" => "a header needs a name",
-                Headers::CONTENT_TYPE => "it says how the body is encoded: set the message's CONTENT_TYPE",
-                _ if name.starts_with("bus-") => {
-                    "it is the bus's own: choose a name that does not begin with bus-"
-                }
-                _ => continue,
-            };
+            let Some(why) = reserved(name) else { continue };
             return Err(Error::new(ErrorKind::InvalidInput, format!("the header {name:?}: {why}")));
         }
         if self.due.is_some() && route.delay.is_none() {
@@ -436,22 +443,41 @@ impl<'b> Dispatch<'b> {
             envelope.headers.insert(Headers::CONTENT_TYPE, self.content_type);
         }
         let guard = route.guard(self.transport, Run::apply(&mut envelope.headers, span)?);
-        let outgoing = Outgoing::new(self.target?, envelope).due(self.due).guarded(guard);
-        outgoing.check_size(route.max_body).map_err(|error| error.with("transport", self.transport))?;
-        let meter = &self.bus.inner.meter;
-        let sends = route.note(&outgoing.target, || meter.sends(self.transport, &outgoing.target));
+        Ok(Outgoing::new(self.target?, envelope).due(self.due).guarded(guard))
+    }
+
+    /// The message as the store gets it, and where sends like it are counted.
+    async fn passed(self, span: &Span) -> Result<(Outgoing, Arc<Sends>)> {
+        let (bus, transport) = (self.bus, self.transport);
+        let outgoing = bus.inner.outgoing.pass(transport, self.prepare(span)?).await?;
+        let route = bus.route(transport)?;
+        outgoing.check_size(route.max_body).map_err(|error| error.with("transport", transport))?;
+        let meter = &bus.inner.meter;
+        let sends = route.note(&outgoing.target, || meter.sends(transport, &outgoing.target));
         Ok((outgoing, sends))
     }
 
     async fn send(self, span: &Span) -> Result<Sent> {
         let (bus, transport) = (self.bus, self.transport);
-        let (outgoing, sends) = self.prepare(span)?;
+        let (outgoing, sends) = self.passed(span).await?;
         let id = outgoing.envelope.id;
         span::sends(span, id);
         let placed = bus.store(transport, vec![outgoing], &sends).await.pop().unwrap_or_else(|| {
             Err(Error::new(ErrorKind::Internal, "the transport gave no answer for the message"))
         })?;
         Ok(Sent { id, transport: transport.to_owned(), placed })
+    }
+}
+
+/// Why a header of that name is not a user's to set.
+fn reserved(name: &str) -> Option<&'static str> {
+    match name {
+        "" => Some("a header needs a name"),
+        Headers::CONTENT_TYPE => Some("it says how the body is encoded: set the message's CONTENT_TYPE"),
+        _ if name.starts_with("bus-") => {
+            Some("it is the bus's own: choose a name that does not begin with bus-")
+        }
+        _ => None,
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! From the outside in: [`layers::span`] (a span for the run), [`layers::scope`] (values disposed of at the end),
 //! [`layers::dead_letter`] (how often is too often, and when to try again) and [`layers::before_dead_letter`] (what the
-//! processor has done then), user middleware in the order given, [`layers::panics`] (a panic is a failure), [`layers::deadline`] (time-out and cut), the handler. The built-in layers
+//! processor has done then), [`layers::redact`] (what must not be told), user middleware (the host's, the transport's, the
+//! processor's own, each in the order given), [`layers::panics`] (a panic is a failure), [`layers::deadline`] (time-out
+//! and cut), the handler. The built-in layers
 //! are plain functions around one future, so that they cost no allocation; only middleware is called through `dyn`.
 //!
 //! A pipeline returns a value and holds no consumer: nothing but the pump can settle a message.
@@ -20,6 +22,7 @@ use crate::contract::BoxFuture;
 use crate::message::{Delivery, Endpoint, Verdict};
 use crate::settings::Resolved;
 use layers::before_dead_letter::{HookFn, Prepared};
+use layers::redact::Redact;
 
 /// Sees every message on its way to the handler, and its verdict on the way back.
 ///
@@ -40,11 +43,18 @@ use layers::before_dead_letter::{HookFn, Prepared};
 /// # fn check(_: impl bus::pipeline::Middleware) {}
 /// # check(refuse_strangers);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "this is no middleware",
+    label = "no middleware",
+    note = "write `async fn f(delivery: Delivery, next: Next) -> Verdict`, whose future is `Send`, or name a value that implements `bus::pipeline::Middleware`"
+)]
 pub trait Middleware: Send + Sync + 'static {
     /// Handles a message, usually by [`Next::run`]. Not calling it means that the handler does not run.
     fn handle(&self, delivery: Delivery, next: Next) -> BoxFuture<'static, Verdict>;
 }
 
+// Not recommended: else the error would speak of the innermost bound on the function instead of what to write.
+#[diagnostic::do_not_recommend]
 impl<F, Fut> Middleware for F
 where
     F: Fn(Delivery, Next) -> Fut + Send + Sync + 'static,
@@ -96,6 +106,7 @@ struct Core {
     handler: HandlerFn,
     before_dead_letter: Option<HookFn>,
     cut: CancellationToken,
+    redact: Redact,
 }
 
 impl Core {
@@ -122,7 +133,19 @@ impl Pipeline {
         before_dead_letter: Option<HookFn>,
         cut: CancellationToken,
     ) -> Self {
-        Pipeline { core: Arc::new(Core { endpoint, settings, middleware, handler, before_dead_letter, cut }) }
+        let redact = Redact::default();
+        Pipeline {
+            core: Arc::new(Core { endpoint, settings, middleware, handler, before_dead_letter, cut, redact }),
+        }
+    }
+
+    /// Has what the users' code says redacted before anybody is told.
+    #[must_use]
+    pub fn redacting(mut self, redact: Redact) -> Self {
+        if let Some(core) = Arc::get_mut(&mut self.core) {
+            core.redact = redact;
+        }
+        self
     }
 
     /// How long a run may take; what goes on after that has not let itself be dropped.
@@ -148,13 +171,14 @@ impl Pipeline {
             let run = layers::panics::caught("a middleware", || next.run(delivery));
             layers::span::within(span.clone(), run).await
         };
+        let verdict = core.redact.verdict(verdict);
         let verdict = layers::dead_letter::judge(verdict, attempt, &core.settings, &core.endpoint, id);
         layers::span::ended(&span, &verdict);
         if let Some(hook) = hook {
-            let run = hook.run(&verdict, core.settings.message_lock_timeout, &core.cut);
+            let run = hook.run(&verdict, core.settings.message_lock_timeout, &core.cut, &core.redact);
             layers::span::within(span, run).await;
         }
-        layers::scope::finish(&scope);
+        layers::scope::finish(&scope, (&core.endpoint, id), &core.cut, &core.redact).await;
         verdict
     }
 }

@@ -100,6 +100,11 @@ impl Requirement {
     pub fn scoped<T: 'static>() -> Self {
         Requirement { scoped: true, ..Requirement::host::<T>() }
     }
+
+    /// Whether it is a `T`.
+    pub fn is<T: 'static>(&self) -> bool {
+        self.id == TypeId::of::<T>()
+    }
 }
 
 /// A value that the whole host shares: made once, by `#[provide]` or `Host::builder().provide(…)`.
@@ -117,8 +122,8 @@ impl<T> Dep<T> {
     }
 }
 
-/// A value of one message: made by `#[provide(scoped)]` when it is first asked for, the same for all who ask during
-/// the message's run, dropped when the message is finished.
+/// A value of one message: made by `#[provide(scoped)]`, or given by a [`ScopeProvider`](super::ScopeProvider), when it is
+/// first asked for; the same for all who ask during the message's run; disposed of when the message is finished.
 pub struct Scoped<T>(pub(crate) Arc<T>);
 
 impl<T> Scoped<T> {

@@ -5,6 +5,8 @@
 //! [`Verdict`]: decode, extract, call, map the result.
 
 mod before_dead_letter;
+pub(crate) mod container;
+mod dispose;
 mod extract;
 pub(crate) mod handler;
 pub(crate) mod provide;
@@ -16,11 +18,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 pub use before_dead_letter::{BeforeDeadLetter, DeadLettering};
+pub use container::{MessageScope, ScopeProvider};
+pub use dispose::Dispose;
 pub use extract::{DeliveryCount, Dep, Extract, HasTerm, Plain, Requirement, Scoped, Singleton};
 pub use handler::{Handler, Outcome};
 pub use provide::{FromHost, Provider};
 
 use crate::message::{Endpoint, Verdict};
+use crate::pipeline::Middleware;
 use crate::pipeline::layers::before_dead_letter::HookFn;
 use crate::settings::{Order, Resolved, Tuned};
 use handler::{Args, Source, Typed};
@@ -92,6 +97,8 @@ pub struct Processor {
     pub handler: Arc<dyn Handler>,
     /// What is called before one of its messages is dead-lettered, where something is.
     pub before_dead_letter: Option<HookFn>,
+    /// Its own middleware, the outermost first. That of the host and of the transport is outside of it.
+    pub middleware: Vec<Arc<dyn Middleware>>,
 }
 
 impl fmt::Debug for Processor {
@@ -109,6 +116,7 @@ impl fmt::Debug for Processor {
             .field("settings_name", &self.settings_name)
             .field("requires", &self.requires)
             .field("before_dead_letter", &self.before_dead_letter.is_some())
+            .field("middleware", &self.middleware.len())
             .finish_non_exhaustive()
     }
 }
@@ -164,6 +172,7 @@ impl Processor {
             requires: args.requires(),
             handler: Arc::new(Typed { source, args: PhantomData::<fn() -> A>, function, outcome }),
             before_dead_letter: None,
+            middleware: Vec::new(),
         }
     }
 
@@ -177,6 +186,14 @@ impl Processor {
     {
         self.requires.extend(F::requires());
         self.before_dead_letter = Some(before_dead_letter::erased(source, function));
+        self
+    }
+
+    /// What `#[processor]` calls for each `middleware = middleware`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn middleware(mut self, middleware: impl Middleware) -> Self {
+        self.middleware.push(Arc::new(middleware));
         self
     }
 }

@@ -1,24 +1,25 @@
 //! Providers: functions that make the values which handlers ask for.
 
-use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::any::TypeId;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::ready;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::About;
+use super::container::Container;
+use super::dispose::{self, Dispose};
 use super::extract::{Dep, Requirement, not_provided};
 use super::handler::Args;
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Delivery;
-use crate::scope::{HostScope, Values};
+use crate::scope::{ByType, Disposal, HostScope, Value, Values};
 use crate::sender::Bus;
 
-type Value = Arc<dyn Any + Send + Sync>;
 type HostBuild = dyn Fn(&Values) -> Result<BoxFuture<'static, Result<Value>>> + Send + Sync;
 type ScopedBuild = dyn for<'d> Fn(&'d Delivery) -> BoxFuture<'d, Result<Value>> + Send + Sync;
 
@@ -38,7 +39,16 @@ pub struct Provider {
 #[derive(Clone)]
 enum Build {
     Host(Arc<HostBuild>),
-    Scoped(Arc<ScopedBuild>),
+    Scoped(ScopedMaker),
+}
+
+/// Makes a message's value, and says how it ends.
+#[derive(Clone)]
+struct ScopedMaker {
+    build: Arc<ScopedBuild>,
+    disposal: Option<Disposal>,
+    /// The provider's name.
+    name: &'static str,
 }
 
 impl fmt::Debug for Provider {
@@ -139,20 +149,33 @@ impl<T: 'static, Rest: HostArgs> HostArgs for (HostArg<T>, Rest) {
     }
 }
 
-/// What a provider returns, and the value in it. The constructors alone have the bounds.
-pub struct Product<R> {
+/// What a provider returns (`R`), the value in it (`T`), and how it ends. The constructors alone have the bounds.
+pub struct Product<R, T> {
     id: Requirement,
     value: fn(R) -> Result<Value>,
+    disposal: Option<Disposal>,
+    of: PhantomData<fn() -> T>,
 }
 
 /// A provider that returns its value as it is.
-pub fn provides<T: Send + Sync + 'static>() -> Product<T> {
-    Product { id: Requirement::host::<T>(), value: |value| Ok(Arc::new(value)) }
+pub fn provides<T: Send + Sync + 'static>() -> Product<T, T> {
+    let value = |value| Ok(Arc::new(value) as Value);
+    Product { id: Requirement::host::<T>(), value, disposal: None, of: PhantomData }
 }
 
 /// A provider that returns a `Result`.
-pub fn provides_result<R: ProvidedResult>() -> Product<R> {
-    Product { id: Requirement::host::<R::Value>(), value: |result| Ok(Arc::new(unwrapped(result)?)) }
+pub fn provides_result<R: ProvidedResult>() -> Product<R, R::Value> {
+    let value = |result| Ok(Arc::new(unwrapped(result)?) as Value);
+    Product { id: Requirement::host::<R::Value>(), value, disposal: None, of: PhantomData }
+}
+
+impl<R, T: Send + Sync + 'static> Product<R, T> {
+    /// What `#[provide(scoped)]` calls for `dispose = function`.
+    #[must_use]
+    pub fn disposed_by(mut self, function: impl Dispose<T>) -> Self {
+        self.disposal = Some(dispose::erased(function));
+        self
+    }
 }
 
 fn unwrapped<R: ProvidedResult>(result: R) -> Result<R::Value> {
@@ -192,9 +215,9 @@ impl<T: Send + Sync + 'static, E: Into<Box<dyn StdError + Send + Sync>> + Send +
 impl Provider {
     /// A provider for the whole host. Its name is to be read in the compiler's error about a future that is not `Send`.
     #[doc(hidden)]
-    pub fn for_host_whose_future_is_send<R, A, F, Called>(
+    pub fn for_host_whose_future_is_send<R, T, A, F, Called>(
         about: About,
-        product: Product<R>,
+        product: Product<R, T>,
         args: A,
         function: F,
     ) -> Self
@@ -215,9 +238,9 @@ impl Provider {
 
     /// A provider for each message.
     #[doc(hidden)]
-    pub fn for_message_whose_future_is_send<R, A, F, Called>(
+    pub fn for_message_whose_future_is_send<R, T, A, F, Called>(
         about: About,
-        product: Product<R>,
+        product: Product<R, T>,
         args: A,
         function: F,
     ) -> Self
@@ -229,13 +252,17 @@ impl Provider {
     {
         let value = product.value;
         Provider {
-            about,
             provides: Requirement { scoped: true, ..product.id },
             requires: args.requires(),
-            build: Build::Scoped(Arc::new(move |delivery| {
-                let function = function.clone();
-                Box::pin(async move { value(function(A::extract(delivery).await?).await) })
-            })),
+            build: Build::Scoped(ScopedMaker {
+                build: Arc::new(move |delivery| {
+                    let function = function.clone();
+                    Box::pin(async move { value(function(A::extract(delivery).await?).await) })
+                }),
+                disposal: product.disposal,
+                name: about.name,
+            }),
+            about,
         }
     }
 
@@ -247,17 +274,29 @@ impl Provider {
     }
 }
 
-/// The providers of per-message values, as one value of the host.
+/// What makes per-message values, as one value of the host.
 #[derive(Default)]
-pub(super) struct ScopedProviders(HashMap<TypeId, (Arc<ScopedBuild>, &'static str)>);
+pub(super) struct ScopedProviders {
+    annotated: ByType<ScopedMaker>,
+    container: Option<Arc<Container>>,
+}
 
 impl ScopedProviders {
     /// The `T` of this delivery's scope, made now if nobody has asked for it yet.
     pub(super) async fn value<T: Send + Sync + 'static>(&self, delivery: &Delivery) -> Result<Arc<T>> {
         let id = TypeId::of::<T>();
-        let (build, provider) = self.0.get(&id).ok_or_else(not_provided::<T>)?;
-        let value = delivery.scope.get_or_build(id, build(delivery)).await;
-        let value = value.map_err(|error| error.with("provider", provider))?;
+        let value = match (self.annotated.get(&id), &self.container) {
+            (Some(maker), _) => {
+                let build = (maker.build)(delivery);
+                let value = delivery.scope.get_or_build(id, maker.disposal.as_ref(), build).await;
+                value.map_err(|error| error.with("provider", maker.name))?
+            }
+            (None, Some(container)) => {
+                let value = delivery.scope.get_or_build(id, None, container.value::<T>(delivery)).await;
+                value.map_err(|error| error.with("type", std::any::type_name::<T>()))?
+            }
+            (None, None) => return Err(not_provided::<T>()),
+        };
         value.downcast().map_err(|_| not_provided::<T>())
     }
 }
@@ -270,7 +309,8 @@ impl HostScope {
     /// The first provider that fails, by name and place; [`ErrorKind::Wiring`] if some need one another in a circle or
     /// something that nobody provides.
     pub async fn build(mut values: Values, providers: &[Provider]) -> Result<Arc<HostScope>> {
-        values.insert(Arc::new(scoped_providers(providers)));
+        let scoped = scoped_providers(&values, providers);
+        values.insert(Arc::new(scoped));
         let mut waiting: Vec<&Provider> = providers
             .iter()
             .filter(|p| matches!(p.build, Build::Host(_)) && !values.contains(p.provides.id))
@@ -288,12 +328,14 @@ impl HostScope {
     }
 }
 
-fn scoped_providers(providers: &[Provider]) -> ScopedProviders {
+fn scoped_providers(values: &Values, providers: &[Provider]) -> ScopedProviders {
+    let container = values.get::<Container>();
+    let given = |value| container.as_ref().is_some_and(|container| container.provides(value));
     let scoped = providers.iter().filter_map(|p| match &p.build {
-        Build::Scoped(build) => Some((p.provides.id, (Arc::clone(build), p.about.name))),
-        Build::Host(_) => None,
+        Build::Scoped(maker) if !given(&p.provides) => Some((p.provides.id, maker.clone())),
+        _ => None,
     });
-    ScopedProviders(scoped.collect())
+    ScopedProviders { annotated: scoped.collect(), container }
 }
 
 fn stuck(waiting: &[&Provider]) -> Error {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{dead_letter, panics};
+use super::{dead_letter, panics, redact::Redact};
 use crate::contract::BoxFuture;
 use crate::error::{Error, ErrorKind};
 use crate::message::{Delivery, Verdict};
@@ -26,7 +26,13 @@ impl<'h> Prepared<'h> {
     }
 
     /// Runs it if the verdict is a dead letter, for no longer than `limit` and not beyond `cut`.
-    pub(in crate::pipeline) async fn run(self, verdict: &Verdict, limit: Duration, cut: &CancellationToken) {
+    pub(in crate::pipeline) async fn run(
+        self,
+        verdict: &Verdict,
+        limit: Duration,
+        cut: &CancellationToken,
+        redact: &Redact,
+    ) {
         let Verdict::DeadLetter { reason, error } = verdict else { return };
         let (endpoint, id) = (Arc::clone(&self.delivery.endpoint), self.delivery.envelope.id);
         let run = panics::caught("it", || (self.hook)(self.delivery, reason.clone(), error.clone()));
@@ -41,6 +47,7 @@ impl<'h> Prepared<'h> {
                 Error::new(ErrorKind::Handler, format!("it ran longer than the processor's message_lock_timeout of {limit:?}"))
             }
         };
+        let failure = redact.error(failure);
         tracing::error!(target: "bus::pipeline", event = "hook.failed", %endpoint, message_id = %id, error = %dead_letter::for_the_log(&failure), "what is done before the message is dead-lettered has failed; it is dead-lettered all the same");
     }
 }

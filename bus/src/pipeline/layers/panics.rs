@@ -18,14 +18,23 @@ pub async fn caught<F>(who: &'static str, start: impl FnOnce() -> F) -> Verdict
 where
     F: Future<Output = Verdict>,
 {
+    let outcome = outcome_of(|| {
+        let run = start();
+        async { in_words(run.await) }
+    });
+    outcome.await.unwrap_or_else(|text| Verdict::Retry {
+        after: None,
+        error: Error::new(ErrorKind::Handler, format!("{who} panicked: {text}")),
+    })
+}
+
+/// Runs the future that `start` makes; answers what a panic of either has said.
+pub async fn outcome_of<F: Future>(start: impl FnOnce() -> F) -> Result<F::Output, String> {
     let outcome = match catch_unwind(AssertUnwindSafe(start)) {
-        Ok(run) => AssertUnwindSafe(async { in_words(run.await) }).catch_unwind().await,
+        Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
         Err(panic) => Err(panic),
     };
-    outcome.unwrap_or_else(|panic| Verdict::Retry {
-        after: None,
-        error: Error::new(ErrorKind::Handler, format!("{who} panicked: {}", text_of(panic.as_ref()))),
-    })
+    outcome.map_err(|panic| text_of(panic.as_ref()).to_owned())
 }
 
 fn in_words(verdict: Verdict) -> Verdict {
