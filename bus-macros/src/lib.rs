@@ -108,6 +108,7 @@ pub fn settings(item: TokenStream) -> TokenStream {
 /// | `max_concurrent_calls = 8`, … | each key of `#[settings(…)]`, instead of what the type says |
 /// | `order = "strict"` | for singletons: hold the queue back while a message waits for its retry; else `"relaxed"` |
 /// | `before_dead_letter = f` | what is called before a message is dead-lettered: `async fn f(letter: DeadLettering<Message>, …)`, with further arguments as a processor has them; see `bus::processor::DeadLettering` |
+/// | `middleware = f` or `middleware = [f, g]` | middleware of its own, the outermost first, inside of the host's and the transport's: `async fn f(delivery: Delivery, next: Next) -> Verdict`, or a value that implements `bus::pipeline::Middleware` |
 /// | `crate = path` | where `bus` is found, for crates that re-export it |
 #[proc_macro_attribute]
 pub fn processor(attribute: TokenStream, item: TokenStream) -> TokenStream {
@@ -139,6 +140,12 @@ pub fn processor(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Handlers and other providers ask for it as `Dep<Catalog>` and `Scoped<UnitOfWork>`. A provider for the host takes
 /// `Dep<T>` and `Bus`; one for messages takes whatever a processor does. It returns `T` or a type whose name ends in
 /// `Result`; an error ends the start of the host, or fails the message.
+///
+/// | key | |
+/// |---|---|
+/// | `scoped` | once per message |
+/// | `dispose = f` | with `scoped`: what is done with the value when the message is finished: `async fn f(value: Scoped<T>)`, which may return a `Result` |
+/// | `crate = path` | where `bus` is found, for crates that re-export it |
 #[proc_macro_attribute]
 pub fn provide(attribute: TokenStream, item: TokenStream) -> TokenStream {
     provide::attribute(attribute.into(), item.into()).into()

@@ -1,5 +1,6 @@
-//! `#[provide]` and `#[provide(scoped)]`.
+//! `#[provide]`, `#[provide(scoped)]` and `#[provide(scoped, dispose = …)]`.
 
+use darling::ast::NestedMeta;
 use darling::util::Flag;
 use darling::{Error, FromMeta};
 use proc_macro2::TokenStream;
@@ -9,20 +10,36 @@ use syn::{Path, Type};
 use crate::function::{
     Function, PROVIDER, Returns, about, argument_names, at_name, chain, extractors, with_errors,
 };
-use crate::value::ident;
+use crate::value::{FunctionPath, ident};
 use crate::{attribute, krate, spanned};
 
 #[derive(FromMeta)]
 struct Keys {
     scoped: Flag,
+    dispose: Option<FunctionPath>,
     #[darling(rename = "crate")]
     krate: Option<Path>,
+}
+
+impl Keys {
+    fn read(items: &[NestedMeta]) -> Result<Self, Error> {
+        let keys = Keys::from_list(items)?;
+        match &keys.dispose {
+            Some(FunctionPath(function)) if !keys.scoped.is_present() => Err(Error::custom(
+                "`dispose` is for a message's values: write `#[provide(scoped, dispose = …)]`; what the whole host shares \
+                 is dropped with it, or put away by a plugin",
+            )
+            .with_span(function)),
+            _ => Ok(keys),
+        }
+    }
 }
 
 /// A provider as the macro alone can judge it.
 struct Provider {
     krate: Path,
     scoped: bool,
+    dispose: Option<FunctionPath>,
     function: Function,
     product: Type,
 }
@@ -39,7 +56,7 @@ pub(crate) fn attribute(attribute: TokenStream, item: TokenStream) -> TokenStrea
 
 fn read(attribute: TokenStream, item: TokenStream) -> Result<Provider, Error> {
     let mut errors = Error::accumulator();
-    let keys = errors.handle_in(|| Keys::from_list(&attribute::items(attribute)?));
+    let keys = errors.handle_in(|| Keys::read(&attribute::items(attribute)?));
     let function = errors.handle_in(|| function(item));
     let (Some(keys), Some((function, product))) = errors.finish_with((keys, function))? else {
         return Err(Error::custom("`bus-macros` lost an error; please report it"));
@@ -47,6 +64,7 @@ fn read(attribute: TokenStream, item: TokenStream) -> Result<Provider, Error> {
     Ok(Provider {
         krate: krate::path(keys.krate.as_ref()),
         scoped: keys.scoped.is_present(),
+        dispose: keys.dispose,
         function,
         product,
     })
@@ -67,17 +85,20 @@ fn function(item: TokenStream) -> Result<(Function, Type), Error> {
 }
 
 fn registration(provider: &Provider) -> TokenStream {
-    let Provider { krate, scoped, function, product } = provider;
+    let Provider { krate, scoped, dispose, function, product } = provider;
     let (about, cfgs) = (about(krate, &function.name), &function.cfgs);
     let constructor =
         ident(if *scoped { "for_message_whose_future_is_send" } else { "for_host_whose_future_is_send" });
     let provides = ident(if is_result(product) { "provides_result" } else { "provides" });
+    let disposed = dispose.as_ref().map(|FunctionPath(function)| {
+        spanned::call(function, quote!(.disposed_by), function.to_token_stream())
+    });
     let (demands, args) = arguments(provider);
     let call = call(provider);
     let provider = spanned::call(
         &function.name,
         quote!(#krate::__private::Provider::#constructor),
-        quote!(#about, #krate::__private::#provides::<#product>(), #args, #call),
+        quote!(#about, #krate::__private::#provides::<#product>() #disposed, #args, #call),
     );
     let items = krate::quiet(&quote! {
         fn __bus_register() -> #krate::__private::Entry {

@@ -147,6 +147,21 @@ impl Retry {
     }
 }
 
+/// The name of a function, as an expression.
+pub(crate) struct FunctionPath(pub(crate) Expr);
+
+impl FromMeta for FunctionPath {
+    fn from_meta(item: &Meta) -> Result<Self> {
+        match item {
+            Meta::NameValue(pair) if matches!(pair.value, Expr::Path(_)) => {
+                Ok(FunctionPath(pair.value.clone()))
+            }
+            _ if item.path().is_ident("dispose") => Err(wrong(item, "the name of a function", "close")),
+            _ => Err(wrong(item, "the name of a function", "tell_support")),
+        }
+    }
+}
+
 /// The keys that tune a processor, in `#[settings(…)]` and in `#[processor(…)]`.
 #[derive(Clone, Debug, Default, FromMeta)]
 pub(crate) struct Tuned {

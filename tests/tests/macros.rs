@@ -232,7 +232,7 @@ async fn a_scoped_value_is_made_once_per_message_and_dropped_with_its_scope() {
     let catalog = host.get::<Catalog>().unwrap();
     let works = || (catalog.works_made.load(Ordering::SeqCst), catalog.works_alive.load(Ordering::SeqCst));
     assert_eq!(works(), (1, 1));
-    scope.clear();
+    drop(scope);
     assert_eq!(works(), (1, 0));
 }
 

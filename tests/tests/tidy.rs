@@ -42,7 +42,7 @@ const ASIDE: &[&str] = &["conformance", "testing", "prelude", "__private", "guid
 
 /// Features of `bus` that are no backends.
 const OTHER_FEATURES: &[&str] =
-    &["default", "failpoints", "cli", "conformance", "opentelemetry", "prometheus", "testing", "dashboard"];
+    &["default", "failpoints", "cli", "conformance", "logging", "opentelemetry", "prometheus", "testing", "dashboard"];
 
 /// Names that say nothing about what is in a module.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc"];

@@ -5,11 +5,11 @@ use quote::{ToTokens, quote};
 use syn::{Path, Type};
 
 use super::Processor;
-use super::parse::{FunctionPath, Keys};
+use super::parse::Keys;
 use crate::function::{about, argument_names, chain, extractors};
 use crate::krate::quiet;
 use crate::spanned;
-use crate::value::{Checked, SETTINGS, ident};
+use crate::value::{Checked, FunctionPath, SETTINGS, ident};
 
 /// The registration, and the checks that only the compiler can make. Names begin with `__bus` because items are not
 /// hygienic: the user's function, which is called from in here, may be named like anything.
@@ -29,6 +29,7 @@ pub(super) fn registration(processor: &Processor) -> TokenStream {
         quote!(#about, __BUS_SOURCE, #tuning, #args, #outcome, #call),
     );
     let processor = before_dead_letter(keys, krate, kind, processor);
+    let processor = middleware(keys, processor);
     let items = quiet(&quote! {
         #subscription_check
         const __BUS_SOURCE: #krate::__private::Source<#message> = #source;
@@ -149,6 +150,14 @@ fn before_dead_letter(keys: &Keys, krate: &Path, kind: &str, processor: TokenStr
         function,
         quote!(.before_dead_letter::<#krate::__private::#kind, _, _, _>(__BUS_SOURCE, #function)),
     );
+    quote!(#processor #added)
+}
+
+/// The processor with its own middleware. Points at the name of each.
+fn middleware(keys: &Keys, processor: TokenStream) -> TokenStream {
+    let all = keys.middleware.iter().flat_map(|middleware| &middleware.0);
+    let added = all.map(|one| spanned::call(one, quote!(.middleware), one.to_token_stream()));
+    let added: TokenStream = added.collect();
     quote!(#processor #added)
 }
 

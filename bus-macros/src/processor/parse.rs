@@ -5,7 +5,7 @@ use darling::util::Flag;
 use darling::{Error, FromMeta};
 use syn::{Expr, GenericArgument, LitStr, Meta, Path, PathArguments, Type};
 
-use crate::value::{Name, Tuned, wrong};
+use crate::value::{FunctionPath, Name, Tuned, wrong};
 
 /// What stands in the parentheses.
 #[derive(FromMeta)]
@@ -15,6 +15,7 @@ pub(super) struct Keys {
     pub(super) settings: Option<SettingsType>,
     order: Option<Order>,
     pub(super) before_dead_letter: Option<FunctionPath>,
+    pub(super) middleware: Option<MiddlewarePaths>,
     #[darling(flatten)]
     pub(super) tuned: Tuned,
     #[darling(rename = "crate")]
@@ -62,17 +63,22 @@ impl FromMeta for Order {
     }
 }
 
-/// The name of a function, as an expression.
-pub(super) struct FunctionPath(pub(super) Expr);
+/// The names of middleware, as expressions: one, or a list.
+pub(super) struct MiddlewarePaths(pub(super) Vec<Expr>);
 
-impl FromMeta for FunctionPath {
+impl FromMeta for MiddlewarePaths {
     fn from_meta(item: &Meta) -> Result<Self, Error> {
-        match item {
-            Meta::NameValue(pair) if matches!(pair.value, Expr::Path(_)) => {
-                Ok(FunctionPath(pair.value.clone()))
-            }
-            _ => Err(wrong(item, "the name of a function", "tell_support")),
+        let wanted = "the name of a middleware, or a list of names";
+        let Meta::NameValue(pair) = item else { return Err(wrong(item, wanted, "[audit, measure]")) };
+        let all: Vec<&Expr> = match &pair.value {
+            Expr::Array(list) => list.elems.iter().collect(),
+            one => vec![one],
+        };
+        let mut errors = Error::accumulator();
+        for one in all.iter().filter(|one| !matches!(one, Expr::Path(_))) {
+            errors.push(Error::custom(format!("`middleware` takes {wanted}: write `middleware = [audit, measure]`")).with_span(one));
         }
+        errors.finish_with(MiddlewarePaths(all.into_iter().cloned().collect()))
     }
 }
 

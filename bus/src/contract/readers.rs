@@ -30,6 +30,15 @@ pub trait Readers: Send + Sync + 'static {
     /// Every endpoint of the store, sorted.
     fn readings(&self) -> BoxFuture<'_, Result<Vec<Reading>>>;
 
+    /// How long ago the first message of an endpoint that is available was sent; `None` if none is, or there is no such
+    /// endpoint. Unless it is written for a store, every endpoint is [asked](Readers::readings) about for that.
+    fn oldest<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Option<Duration>>> {
+        Box::pin(async move {
+            let readings = self.readings().await?;
+            Ok(readings.into_iter().find(|reading| reading.endpoint == *endpoint).and_then(|found| found.oldest))
+        })
+    }
+
     /// Drops for good what subscriptions with a retention have kept for longer: messages that are available and have never
     /// been claimed nor put back. What has been tried is left to its retries, what was put back or given back to who reads
     /// it next, what is delayed to its time. It does a part at a time, from

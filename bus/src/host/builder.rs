@@ -1,11 +1,14 @@
 //! Puts a host together in code.
 
+use std::any::{TypeId, type_name};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::around::Around;
 use super::config::{Config, OnStoreDown, closest};
 use super::metrics::Measuring;
 use super::plugin::Plugin;
@@ -16,11 +19,14 @@ use crate::contract::{LockManager, Transport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Endpoint;
 use crate::pipeline::Middleware;
+use crate::pipeline::layers::redact::Redact;
 #[cfg(feature = "testing")]
 use crate::processor::Handler;
-use crate::processor::{Processor, Provider};
+use crate::processor::container::Container;
+use crate::processor::{Processor, Provider, ScopeProvider};
 use crate::registry;
 use crate::scope::Values;
+use crate::sender::{OutgoingChain, OutgoingMiddleware};
 
 /// A host that is being put together. Mistakes are kept and told, all at once, by [`build`](HostBuilder::build).
 ///
@@ -42,8 +48,11 @@ pub struct HostBuilder {
     pub(super) processors: Vec<Processor>,
     /// Some of the binary's processors were left out.
     narrowed: bool,
+    /// Those that run are named one by one.
+    by_hand: bool,
     pub(super) values: Values,
-    pub(super) middleware: Vec<Arc<dyn Middleware>>,
+    pub(super) around: Around,
+    pub(super) outgoing: OutgoingChain,
     pub(super) transports: BTreeMap<String, Arc<dyn Transport>>,
     pub(super) locks: Option<Arc<dyn LockManager>>,
     pub(super) plugins: Vec<Arc<dyn Plugin>>,
@@ -59,8 +68,10 @@ impl HostBuilder {
             config,
             processors: registry::processors(),
             narrowed: false,
+            by_hand: false,
             values: Values::default(),
-            middleware: Vec::new(),
+            around: Around::default(),
+            outgoing: OutgoingChain::default(),
             transports: BTreeMap::new(),
             locks: None,
             plugins: Vec::new(),
@@ -112,9 +123,76 @@ impl HostBuilder {
         self
     }
 
+    /// Gives a container of yours that opens a scope for each message: for what handlers ask for as
+    /// [`Scoped<T>`](crate::Scoped). Instead of one given before.
+    pub fn scope_provider(mut self, provider: impl ScopeProvider) -> Self {
+        self.values.insert(Arc::new(Container::new(provider)));
+        self
+    }
+
     /// Adds a middleware for every processor, inside of those added before.
     pub fn middleware(mut self, middleware: impl Middleware) -> Self {
-        self.middleware.push(Arc::new(middleware));
+        self.around.of_host.push(Arc::new(middleware));
+        self
+    }
+
+    /// Adds a middleware for the processors of one transport, inside of those added before and of those for every
+    /// processor. Inside of it are a processor's own (`#[processor(middleware = …)]`).
+    pub fn transport_middleware(mut self, transport: &str, middleware: impl Middleware) -> Self {
+        self.around.of_transports.entry(transport.to_owned()).or_default().push(Arc::new(middleware));
+        self
+    }
+
+    /// Adds a middleware for every message that is sent or published, after those added before.
+    pub fn outgoing_middleware(mut self, middleware: impl OutgoingMiddleware) -> Self {
+        self.outgoing.add(middleware);
+        self
+    }
+
+    /// Adds a middleware for the messages that are sent to one transport, after those added before and those for every
+    /// message.
+    pub fn transport_outgoing_middleware(
+        mut self,
+        transport: &str,
+        middleware: impl OutgoingMiddleware,
+    ) -> Self {
+        self.outgoing.add_for(transport, middleware);
+        self
+    }
+
+    /// Takes out of texts what must be neither logged nor kept: secrets, names of people. The rule gets each text of an
+    /// error that a handler, a middleware, a disposal or a plugin has answered or panicked with, and of a reason to
+    /// dead-letter, and answers what may be shown. Logs, the store (retries, dead letters) and what is done before a message is
+    /// dead-lettered get nothing else. If the rule panics nothing of the text is shown.
+    ///
+    /// ```
+    /// let host = bus::Host::builder().redact(|text| text.replace("s3cret", "…").into());
+    /// # drop(host);
+    /// ```
+    ///
+    /// What a panic prints by itself is the panic hook's business, see [`std::panic::set_hook`].
+    pub fn redact(mut self, rule: impl for<'t> Fn(&'t str) -> Cow<'t, str> + Send + Sync + 'static) -> Self {
+        self.around.redact = Redact::by(rule);
+        self
+    }
+
+    /// Runs this processor, and of the others only those that are named likewise:
+    /// `.processor(send_receipt).processor(rebuild_cache)`. What only the others need (`#[provide]`) is not made.
+    pub fn processor<F: 'static>(mut self, function: F) -> Self {
+        let _ = function;
+        if !self.by_hand {
+            (self.by_hand, self.narrowed) = (true, true);
+            self.processors.clear();
+        }
+        let of_function = |processor: &Processor| processor.function == TypeId::of::<F>();
+        match registry::processors().into_iter().find(of_function) {
+            Some(_) if self.processors.iter().any(of_function) => {}
+            Some(processor) => self.processors.push(processor),
+            None => {
+                let mistake = format!("`{}` is no processor: it has no #[processor]", type_name::<F>());
+                self.mistakes.push(Error::new(ErrorKind::Wiring, mistake));
+            }
+        }
         self
     }
 
@@ -287,6 +365,11 @@ impl HostBuilder {
         configured.chain(given).chain(read).collect()
     }
 
+    /// What is sent passes this.
+    pub(crate) fn outgoing(&self) -> OutgoingChain {
+        self.outgoing.clone()
+    }
+
     /// The processors that are to run.
     pub(crate) fn processors(&self) -> &[Processor] {
         &self.processors
@@ -313,7 +396,7 @@ impl HostBuilder {
 
     /// Adds a middleware outside of all others.
     pub(crate) fn outermost(mut self, middleware: impl Middleware) -> Self {
-        self.middleware.insert(0, Arc::new(middleware));
+        self.around.of_host.insert(0, Arc::new(middleware));
         self
     }
 

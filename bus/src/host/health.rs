@@ -91,6 +91,9 @@ pub struct DepthSeen {
     /// Whether all that is not dead counts as ready: see
     /// [`Capabilities::rough_depth`](crate::contract::Capabilities::rough_depth).
     pub is_rough: bool,
+    /// How long before that the first message that was available had been sent; `None` if none was, or the store could
+    /// not tell.
+    pub oldest: Option<Duration>,
 }
 
 /// What a singleton's lock is at.
@@ -168,6 +171,7 @@ impl ProcessorHealth {
                 "in_flight": seen.depth.in_flight,
                 "delayed": seen.depth.delayed,
                 "dead": seen.depth.dead,
+                "oldest_waiting_seconds": seen.oldest.map(seconds),
                 "seconds_ago": seconds(seen.age),
                 "rough": seen.is_rough,
             })),

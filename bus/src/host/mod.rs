@@ -5,6 +5,7 @@
 //!
 //! * [`config`]: what can be configured, and how it is read.
 //! * `builder`: the same in code.
+//! * `around`: what is around every run.
 //! * `wiring`: whether it all fits together, before anything is connected.
 //! * `opening`: opens the stores, and waits for those that are not there; `stores`: which are.
 //! * `start`: starts a pump or a candidate for each processor, as soon as its stores are open.
@@ -17,8 +18,9 @@
 //! * `loss`: when it ends by itself.
 //! * `shutdown`: how it ends, step by step.
 //! * `signals`: how the process is asked to end, and made to.
-//! * `report`: what start-up says.
+//! * `report`: what start-up says; `logging`: where it and everything later is read, if nobody says otherwise.
 
+mod around;
 mod attending;
 mod board;
 mod builder;
@@ -27,6 +29,8 @@ pub mod config;
 mod handle;
 pub mod health;
 mod liveness;
+#[cfg(feature = "logging")]
+mod logging;
 mod loss;
 mod metrics;
 mod opening;
@@ -59,7 +63,8 @@ use config::Config;
 /// `shutdown_grace_period` (30 s), not a moment longer than needed. What still runs then is asked to end by its
 /// `CancellationToken`, and dropped a second later. A second signal ends the grace period.
 ///
-/// Configured by `bus.toml` and `BUS_…` variables, see [`config`].
+/// Configured by `bus.toml` and `BUS_…` variables, see [`config`]. A program that has set up no `tracing` subscriber gets a
+/// log on standard error, see [`guide::logging`](crate::guide::logging).
 ///
 /// ```no_run
 /// #[tokio::main]
@@ -73,7 +78,7 @@ use config::Config;
 /// it is only not there yet (see [`config::Config::on_store_down`]); and if a store is lost for good, so that only a new
 /// start can help: a damaged file, say.
 pub async fn run() -> Result<()> {
-    Host::from_env()?.run().await
+    run_with(|host| host).await
 }
 
 /// [`run`], for a host that `adjust` completes in code: with a value, a middleware, a transport of your own.
@@ -94,6 +99,8 @@ pub async fn run() -> Result<()> {
 /// # Errors
 /// As [`run`].
 pub async fn run_with(adjust: impl FnOnce(HostBuilder) -> HostBuilder) -> Result<()> {
+    #[cfg(feature = "logging")]
+    logging::unless_set();
     adjust(HostBuilder::new(Config::from_env()?)).build()?.run().await
 }
 

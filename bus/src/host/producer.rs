@@ -19,12 +19,14 @@ pub struct Producer {
 
 impl Producer {
     pub(super) async fn connect(builder: HostBuilder) -> Result<Self> {
+        let outgoing = builder.outgoing.clone();
         let (sources, clock, measuring) = wiring::transports_alone(builder)?;
         let transports = opening::transports_now(sources, &OpenOptions::new(clock.clone())).await?;
         let meter = measuring.meter();
         #[cfg(feature = "opentelemetry")]
         measuring.observe_sends(&meter);
-        Ok(Producer { bus: Bus::over(&transports, clock, meter), stores: Stores::open(transports) })
+        let bus = Bus::over(&transports, clock, meter).passing(outgoing);
+        Ok(Producer { bus, stores: Stores::open(transports) })
     }
 
     /// Sends.

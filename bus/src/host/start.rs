@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::around::Around;
 use super::attending::Attendant;
 use super::board::Board;
 use super::candidate::Candidate;
@@ -24,7 +25,7 @@ use crate::contract::{Consumer, ConsumerSpec, OpenOptions, Pulse};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Endpoint, Verdict};
 use crate::pipeline::layers::before_dead_letter::HookFn;
-use crate::pipeline::{HandlerFn, Middleware, Pipeline};
+use crate::pipeline::{HandlerFn, Pipeline};
 use crate::processor::Handler;
 use crate::pump::{Pump, PumpEnd, PumpSpec, Signals, Throttle};
 use crate::reconnect::Backoff;
@@ -36,7 +37,7 @@ use crate::singleton::{Keeper, Term};
 pub(super) struct Common {
     pub(super) stores: Arc<Stores>,
     pub(super) scope: Arc<HostScope>,
-    pub(super) middleware: Vec<Arc<dyn Middleware>>,
+    pub(super) around: Around,
     pub(super) clock: crate::clock::Clock,
     pub(super) signals: Signals,
     pub(super) board: Board,
@@ -64,7 +65,7 @@ pub(super) async fn start(
 ) -> Result<Option<HostHandle>> {
     let stopping = called_off.child_token();
     let bound = Bound::default();
-    let plugins = Plugins::prepared(plugins(&plan, &bound, &stopping))?;
+    let plugins = Plugins::prepared(plugins(&plan, &bound, &stopping), plan.around.redact.clone())?;
     let needed = plan.processors.iter().any(|planned| planned.lock.is_some())
         || plan.plugins.iter().any(|plugin| plugin.needs_locks());
     let locks = needed && plan.locks.is_some();
@@ -182,7 +183,7 @@ impl Opened {
     ) -> Result<(Running, PluginContext, Openings)> {
         let names = plan.transports.keys().cloned();
         let meter = plan.measuring.meter();
-        let bus = Bus::awaiting(names, plan.clock.clone(), meter.clone());
+        let bus = Bus::awaiting(names, plan.clock.clone(), meter.clone()).passing(plan.outgoing);
         let addresses: Vec<_> =
             plan.transports.iter().map(|(name, source)| (name.clone(), source.shown())).collect();
         let wanted = Arc::new(Wanted {
@@ -219,7 +220,7 @@ impl Opened {
         let common = Arc::new(Common {
             stores: Arc::clone(&self.stores),
             scope,
-            middleware: plan.middleware,
+            around: plan.around,
             clock: plan.clock,
             signals: Signals::default(),
             board,
@@ -385,11 +386,12 @@ impl Common {
         let pipeline = Pipeline::new(
             Arc::clone(endpoint),
             planned.settings.clone(),
-            self.middleware.clone(),
+            self.around.of(&planned.processor),
             handler_in(term.clone(), Arc::clone(&planned.processor.handler)),
             planned.processor.before_dead_letter.clone().map(|hook| hook_in(term.clone(), hook)),
             signals.cut.clone(),
-        );
+        )
+        .redacting(self.around.redact.clone());
         let fence = term.as_ref().map(Term::fence);
         let spec = PumpSpec {
             endpoint: Arc::clone(endpoint),

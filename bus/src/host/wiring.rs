@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Host;
+use super::around::Around;
 use super::builder::HostBuilder;
 use super::config::{Config, LockTimes, LocksAt, OnOverrun, OnStoreDown};
 use super::liveness::Addresses;
@@ -15,11 +16,11 @@ use crate::clock::Clock;
 use crate::contract::{LeaseRange, LockId, LockManager, Reach, Scheme, StoreUrl, Transport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Endpoint;
-use crate::pipeline::Middleware;
 use crate::processor::{Processor, Provider};
 use crate::pump::Throttle;
 use crate::registry;
 use crate::scope::Values;
+use crate::sender::OutgoingChain;
 use crate::settings::{Order, Resolved};
 use crate::singleton::{DEFAULT_LOCK_LEASE, LockTiming};
 
@@ -40,7 +41,8 @@ pub(super) struct Plan {
     pub(super) processors: Vec<Planned>,
     pub(super) providers: Vec<Provider>,
     pub(super) values: Values,
-    pub(super) middleware: Vec<Arc<dyn Middleware>>,
+    pub(super) around: Around,
+    pub(super) outgoing: OutgoingChain,
     pub(super) plugins: Vec<Arc<dyn Plugin>>,
     pub(super) addresses: Addresses,
     pub(super) throttle: Throttle,
@@ -175,6 +177,7 @@ pub(super) fn check(builder: HostBuilder) -> Result<Host> {
         problems.add(error);
     }
     let (transports, fallback) = transports(&builder, &mut problems);
+    middleware_of_nothing(&builder, &transports, &mut problems);
     let locks = locks(&builder, &transports, &mut problems);
     let processors = builder
         .processors
@@ -197,7 +200,8 @@ pub(super) fn check(builder: HostBuilder) -> Result<Host> {
             processors,
             providers,
             values: builder.values,
-            middleware: builder.middleware,
+            around: builder.around,
+            outgoing: builder.outgoing,
             plugins: builder.plugins,
             addresses: Addresses { health: builder.config.health, alive: builder.config.alive },
             throttle: throttle(&builder.config),
@@ -222,6 +226,7 @@ pub(super) fn transports_alone(builder: HostBuilder) -> Result<(Transports, Cloc
         problems.add(mistake);
     }
     let (transports, _) = transports(&builder, &mut problems);
+    middleware_of_nothing(&builder, &transports, &mut problems);
     problems.into_result()?;
     Ok((transports, builder.clock, builder.measuring))
 }
@@ -255,6 +260,19 @@ fn transports(builder: &HostBuilder, problems: &mut Problems) -> (Transports, bo
 /// Whether the configuration has a transport of that name, be it one that cannot be had.
 fn is_configured(builder: &HostBuilder, transport: &str) -> bool {
     builder.config.transports.keys().any(|name| name.as_str() == transport)
+}
+
+/// Middleware for a transport that is not there would never see a message.
+fn middleware_of_nothing(builder: &HostBuilder, transports: &Transports, problems: &mut Problems) {
+    let around = builder.around.of_transports.keys().map(String::as_str);
+    for name in around.chain(builder.outgoing.transports()) {
+        if !transports.contains_key(name) && !is_configured(builder, name) {
+            let known = transports.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            problems.add(format!(
+                "there is a middleware for the transport {name:?}, which is not configured (there is {known}): add it under [transports], or correct the name"
+            ));
+        }
+    }
 }
 
 fn locks(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::reserved;
+use super::{Run, reserved};
 use crate::contract::{BoxFuture, Due, Outgoing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Envelope, Headers, Target};
@@ -135,6 +135,8 @@ impl OutgoingChain {
                 "an outgoing middleware has set, changed or removed a header that is the bus's own: content-type, or one that begins with bus-",
             ));
         }
+        // It may have taken its time.
+        Run::singleton()?;
         let OutgoingMessage { envelope, target, due, .. } = message;
         Ok(Outgoing::new(target, envelope).due(due).guarded(guard))
     }

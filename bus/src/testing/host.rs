@@ -68,7 +68,8 @@ impl TestHost {
         let world = World::new(transports);
         let plan = plan.clock(world.clock.clone());
         let sender = Life::new(Arc::clone(&world.activity));
-        let bus = Bus::over(&world.transports(&sender), world.clock.clone(), Meter::default());
+        let bus = Bus::over(&world.transports(&sender), world.clock.clone(), Meter::default())
+            .passing(plan.outgoing());
         let host = TestHost { world, plan, bus, patience, incarnation: Mutex::new(None) };
         host.begin().await?;
         Ok(host)

@@ -41,6 +41,15 @@ impl Readers for MemoryReaders {
         })
     }
 
+    fn oldest<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Option<Duration>>> {
+        Box::pin(async move {
+            let store = self.0.store()?;
+            let now = store.now();
+            let messages = store.messages.lock();
+            Ok(messages.queues.get(endpoint).and_then(|queue| queue.oldest(now)))
+        })
+    }
+
     fn sweep(&self) -> BoxFuture<'_, Result<Vec<(Endpoint, u64)>>> {
         Box::pin(async move {
             let store = self.0.store()?;

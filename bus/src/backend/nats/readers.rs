@@ -81,6 +81,10 @@ impl Readers for NatsReaders {
         })
     }
 
+    fn oldest<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Option<Duration>>> {
+        Box::pin(async move { Ok(self.read(endpoint.clone()).await?.oldest) })
+    }
+
     fn sweep(&self) -> BoxFuture<'_, Result<Vec<(Endpoint, u64)>>> {
         Box::pin(async move {
             // A task of its own: a host that stops midway still stores again what it has removed too much.

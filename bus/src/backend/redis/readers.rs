@@ -80,6 +80,10 @@ impl Readers for RedisReaders {
         })
     }
 
+    fn oldest<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Option<Duration>>> {
+        Box::pin(async move { Ok(self.read(endpoint.clone()).await?.and_then(|reading| reading.oldest)) })
+    }
+
     fn sweep(&self) -> BoxFuture<'_, Result<Vec<(Endpoint, u64)>>> {
         Box::pin(async move {
             let mut swept = Vec::new();

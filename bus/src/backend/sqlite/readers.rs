@@ -56,6 +56,14 @@ impl Readers for SqliteReaders {
         })
     }
 
+    fn oldest<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Option<Duration>>> {
+        let endpoint = endpoint.clone();
+        Box::pin(self.0.read(move |tx| {
+            let Some(id) = tx.find_endpoint(&endpoint)? else { return Ok(None) };
+            Ok(oldest(tx, id)?.map(|at| tx.wall.since(Timestamp::from_micros(at))))
+        }))
+    }
+
     fn sweep(&self) -> BoxFuture<'_, Result<Vec<(Endpoint, u64)>>> {
         Box::pin(async move {
             // Mostly there is nothing to be swept: that is seen without writing.

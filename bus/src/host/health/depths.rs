@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -28,6 +29,7 @@ pub(crate) struct Depths {
 #[derive(Clone, Copy)]
 struct Seen {
     depth: Depth,
+    oldest: Option<Duration>,
     at: BootInstant,
     is_rough: bool,
 }
@@ -40,7 +42,8 @@ impl Depths {
 
     pub(super) fn seen(&self, post: &Post, now: BootInstant) -> Option<DepthSeen> {
         let seen = self.seen.lock().get(&(post.transport, post.endpoint.clone())).copied()?;
-        Some(DepthSeen { depth: seen.depth, age: now.since(seen.at), is_rough: seen.is_rough })
+        let Seen { depth, oldest, at, is_rough } = seen;
+        Some(DepthSeen { depth, age: now.since(at), is_rough, oldest })
     }
 
     /// Asks when somebody wants to know, until the host stops.
@@ -48,14 +51,27 @@ impl Depths {
         let looking = async {
             loop {
                 self.wanted.notified().await;
+                let mut of_transports: BTreeMap<_, Vec<Post>> = BTreeMap::new();
                 for post in common.monitor.board.posts() {
-                    self.ask(&common, &post).await;
+                    of_transports.entry(post.transport).or_default().push(post);
                 }
+                // One that is dead does not keep the others from being asked.
+                let asking = of_transports.into_values().map(|posts| self.ask_all(&common, posts));
+                join_all(asking).await;
                 tokio::time::sleep(GOOD_FOR).await;
             }
         };
         common.signals.stop.run_until_cancelled(looking).await;
         PumpEnd::Clean
+    }
+
+    /// Asks one transport's store about these, as long as it answers.
+    async fn ask_all(&self, common: &Common, posts: Vec<Post>) {
+        for post in posts {
+            if tokio::time::timeout(GOOD_FOR, self.ask(common, &post)).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// A store that does not answer leaves what it said before, which is seen to grow old.
@@ -64,9 +80,12 @@ impl Depths {
         let can = transport.capabilities();
         let Some(inspect) = can.inspect else { return };
         let at = common.clock.now();
-        if let Ok(Ok(depth)) = tokio::time::timeout(GOOD_FOR, inspect.depth(&post.endpoint)).await {
-            let seen = Seen { depth, at, is_rough: can.rough_depth };
-            self.seen.lock().insert((post.transport, post.endpoint.clone()), seen);
-        }
+        let Ok(depth) = inspect.depth(&post.endpoint).await else { return };
+        let oldest = match &can.readers {
+            Some(readers) if depth.ready > 0 => readers.oldest(&post.endpoint).await.unwrap_or_default(),
+            _ => None,
+        };
+        let seen = Seen { depth, oldest, at, is_rough: can.rough_depth };
+        self.seen.lock().insert((post.transport, post.endpoint.clone()), seen);
     }
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Plugin, PluginContext};
 use crate::error::{Error, ErrorKind, Result};
+use crate::pipeline::layers::redact::Redact;
 
 /// How long plugins have to come to their end, however little is left of the grace period.
 pub(in super::super) const AT_LEAST: Duration = Duration::from_secs(5);
@@ -21,16 +22,17 @@ pub(in super::super) struct Plugins {
     /// How many have been started, the first ones.
     started: usize,
     stopping: JoinSet<()>,
+    redact: Redact,
 }
 
 impl Plugins {
     /// Prepares all of them.
-    pub(in super::super) fn prepared(all: Vec<Arc<dyn Plugin>>) -> Result<Self> {
+    pub(in super::super) fn prepared(all: Vec<Arc<dyn Plugin>>, redact: Redact) -> Result<Self> {
         for plugin in &all {
             let prepared = catch_unwind(AssertUnwindSafe(|| plugin.prepare()));
-            told(&**plugin, "prepare", prepared.unwrap_or_else(|_| Err(panicked())))?;
+            told(&**plugin, "prepare", prepared.unwrap_or_else(|_| Err(panicked())), &redact)?;
         }
-        Ok(Plugins { all, started: 0, stopping: JoinSet::new() })
+        Ok(Plugins { all, started: 0, stopping: JoinSet::new(), redact })
     }
 
     /// Whether there are none.
@@ -44,7 +46,7 @@ impl Plugins {
         for plugin in &self.all {
             let starting = AssertUnwindSafe(async { plugin.start(context.clone()).await }).catch_unwind();
             let Some(started) = stopping.run_until_cancelled(starting).await else { return Ok(()) };
-            told(&**plugin, "start", started.unwrap_or_else(|_| Err(panicked())))?;
+            told(&**plugin, "start", started.unwrap_or_else(|_| Err(panicked())), &self.redact)?;
             self.started += 1;
             tracing::debug!(target: "bus::host", event = "plugin.started", plugin = plugin.name());
         }
@@ -54,11 +56,11 @@ impl Plugins {
     /// Tells those that have started to stop, the last one first.
     pub(in super::super) fn tell_to_stop(&mut self) {
         for plugin in self.all.iter().take(self.started).rev() {
-            let plugin = Arc::clone(plugin);
+            let (plugin, redact) = (Arc::clone(plugin), self.redact.clone());
             self.stopping.spawn(async move {
                 let stopped = AssertUnwindSafe(async { plugin.stop().await }).catch_unwind().await;
                 // That it failed has been told, and fails nothing.
-                let _ = told(&*plugin, "stop", stopped.unwrap_or_else(|_| Err(panicked())));
+                let _ = told(&*plugin, "stop", stopped.unwrap_or_else(|_| Err(panicked())), &redact);
                 tracing::debug!(target: "bus::host", event = "plugin.stopped", plugin = plugin.name());
             });
         }
@@ -96,8 +98,9 @@ fn panicked() -> Error {
 }
 
 /// Says what has failed, where something has.
-fn told(plugin: &dyn Plugin, what: &'static str, outcome: Result<()>) -> Result<()> {
+fn told(plugin: &dyn Plugin, what: &'static str, outcome: Result<()>, redact: &Redact) -> Result<()> {
     outcome.map_err(|error| {
+        let error = redact.error(error);
         let name = plugin.name();
         tracing::error!(target: "bus::host", event = "plugin.failed", plugin = name, what, error = ?error, "a plugin has failed");
         error.with("plugin", name).with("in", what)

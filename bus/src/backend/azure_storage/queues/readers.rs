@@ -84,7 +84,7 @@ impl QueueReaders {
     }
 
     async fn read(&self, endpoint: Endpoint, queue: Listed) -> Result<Reading> {
-        let oldest = self.oldest(&queue.name).await?;
+        let oldest = self.first_sent(&queue.name).await?;
         let now = self.service().clock.now();
         let attended = attended(&queue.metadata).map(|at| now.since(at));
         Ok(Reading::new(endpoint, oldest.map(|at| now.since(at)), attended, retention(&queue.metadata)))
@@ -92,7 +92,7 @@ impl QueueReaders {
 
     /// When the first message was sent that can be taken: Azure shows no others. Those that wait for longer than Azure can
     /// hide them are passed over, as far as they are shown.
-    async fn oldest(&self, queue: &str) -> Result<Option<Timestamp>> {
+    async fn first_sent(&self, queue: &str) -> Result<Option<Timestamp>> {
         for count in [1, MOST_AT_ONCE] {
             let seen = match self.service().look(queue, count).await {
                 Err(failure) if failure.is_missing() => return Ok(None),
@@ -162,6 +162,15 @@ impl Readers for QueueReaders {
                 readings.push(self.read(endpoint, queue).await?);
             }
             Ok(readings)
+        })
+    }
+
+    fn oldest<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Option<Duration>>> {
+        Box::pin(async move {
+            let queue = self.service().prefix.queue_of(endpoint)?;
+            let sent = self.first_sent(&queue).await?;
+            let now = self.service().clock.now();
+            Ok(sent.map(|at| now.since(at)))
         })
     }
 
