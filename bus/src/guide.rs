@@ -18,6 +18,9 @@ pub mod middleware {}
 #[doc = include_str!("../docs/tracing.md")]
 pub mod tracing {}
 
+#[doc = include_str!("../docs/logging.md")]
+pub mod logging {}
+
 #[doc = include_str!("../docs/shutdown.md")]
 pub mod shutdown {}
 

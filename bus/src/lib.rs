@@ -37,7 +37,7 @@
 //!
 //! | to | read |
 //! |---|---|
-//! | learn it, one chapter after the other | [`guide`]: [getting started](guide::getting_started), [messages](guide::messages), [processors](guide::processors), [singletons](singleton), [transports](guide::transports), [stores], [middleware and scopes](guide::middleware), [configuration](host::config), [health](host::health), [tracing and metrics](guide::tracing), [shutdown and deploys](guide::shutdown), [promises], [errors](guide::errors) |
+//! | learn it, one chapter after the other | [`guide`]: [getting started](guide::getting_started), [messages](guide::messages), [processors](guide::processors), [singletons](singleton), [transports](guide::transports), [stores], [middleware and scopes](guide::middleware), [configuration](host::config), [health](host::health), [tracing and metrics](guide::tracing), [logging](guide::logging), [shutdown and deploys](guide::shutdown), [promises], [errors](guide::errors) |
 //! | define messages | [`macro@Command`], [`macro@Event`], [`Message`] |
 //! | process them | [`macro@processor`], [`processor`](mod@processor), [`settings`] |
 //! | give handlers what they need | [`macro@provide`], [`Dep`], [`Scoped`] |
@@ -45,8 +45,10 @@
 //! | run one thing once in the fleet | [`singleton`], [`Term`] |
 //! | configure and run | [`host`], [`host::config`], [`Host`] |
 //! | know whether it consumes; run something beside; do less at once | [`host::health`] |
-//! | see around every message | [`pipeline::Middleware`] |
+//! | see around every message, and everything that is sent | [`pipeline::Middleware`], [`sender::OutgoingMiddleware`] |
+//! | have values made and disposed of for each message | [`guide::middleware`], [`processor::ScopeProvider`] |
 //! | see what follows from what, and how much there is of it | [`guide::tracing`]: traces, OpenTelemetry, Prometheus |
+//! | read the log, and keep secrets out of it | [`guide::logging`] |
 //! | know what is promised, and make handlers idempotent | [`promises`] |
 //! | test what you have written | `testing` (feature) |
 //! | choose a store | [`stores`]: what each can do and promises, in a table; [`backend`]: each by itself |
@@ -73,6 +75,7 @@
 //! | `cli` | `cli()`, to be mounted in your binary, and the program `bus`: dead letters, depths, locks |
 //! | `testing` | `testing`, `#[bus::test]`: a host in virtual time, for the tests of a program |
 //! | `conformance` | the suites that a backend must pass |
+//! | `logging` (default) | a log on standard error for programs that set up no `tracing` subscriber, see [`guide::logging`] |
 //! | `failpoints` | a hook in each commit of the SQLite backend, for experiments like the example `failover` |
 //!
 //! # Testing
@@ -105,6 +108,7 @@
 //! | `bus::pipeline` | `message.retried` | `endpoint`, `message_id`, `failures`, `after`, `error` | an attempt failed; there will be another |
 //! | `bus::pipeline` | `message.dead` | `endpoint`, `message_id`, `reason`, `error` | a host gave a message up; what the store gives up on by itself (past its time to live, unreadable) is not told |
 //! | `bus::pipeline` | `hook.failed` | `endpoint`, `message_id`, `error` | what is done before a message is dead-lettered failed; it is dead-lettered all the same |
+//! | `bus::pipeline` | `disposal.failed` | `endpoint`, `message_id`, `value`, `error` | a scoped value could not be disposed of, in time or at all; nothing else is affected |
 //! | `bus::singleton` | `lock.acquired` | `lock`, `name`, `fence` | a term begins; told only while the lock is still owned |
 //! | `bus::singleton` | `lock.standby` | `lock`, `name` | the lock is held elsewhere; told once until it is won |
 //! | `bus::singleton` | `lock.lease_differs` | `lock`, `name`, `ours`, `theirs` | the holder has another `lock_lease` than this host; told once while standing by |
@@ -129,7 +133,8 @@
 //!
 //! Each send and each run is a span, too, as [`guide::tracing`] tells.
 //!
-//! Without a subscriber (`tracing_subscriber::fmt::init()`, say) none of this is seen, and the start says so.
+//! [`run`] sets up a log where the program has none, see [`guide::logging`]. A host that is started otherwise, without a
+//! subscriber (`tracing_subscriber::fmt::init()`, say), is not heard of, and the start says so.
 //!
 //! `fence` is 0 for a plain processor. Events of normal work are at debug level, those that an operator wants to see at
 //! info, warn or error. Bodies and headers' values are in none of them.

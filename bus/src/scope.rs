@@ -4,6 +4,7 @@
 //! argument without the modules in between knowing its type.
 
 use std::any::{Any, TypeId, type_name};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -247,7 +248,7 @@ impl Scope {
     pub(crate) fn end(&self) -> impl Iterator<Item = Left> + use<> {
         let over = Own { is_over: true, ..Own::default() };
         let mut own = std::mem::replace(&mut *self.inner.own.lock(), over);
-        own.made.sort_unstable_by_key(|made| std::cmp::Reverse(made.left.as_ref().map(|(at, _)| *at)));
+        own.made.sort_unstable_by_key(|made| Reverse(made.left.as_ref().map(|(at, _)| *at)));
         let made = own.made.into_iter().filter_map(|made| made.left).map(|(_, left)| left);
         let given = own.given.into_iter().rev().map(|(_, value)| Left { value, disposal: None });
         made.chain(given)

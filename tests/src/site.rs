@@ -85,7 +85,7 @@ impl Site {
             .env(journal::VARIABLE, self.path(&format!("{number}.journal")))
             // Enough for one that blocks and all the others, however few cores there are.
             .env("TOKIO_WORKER_THREADS", "4");
-        Setup { site: self, command, number }
+        Setup { site: self, command, number, on_a_terminal: false }
     }
 
     /// Sends into the shared store from the test itself.
@@ -150,6 +150,7 @@ pub struct Setup<'s> {
     site: &'s Site,
     command: Command,
     number: usize,
+    on_a_terminal: bool,
 }
 
 impl<'s> Setup<'s> {
@@ -211,17 +212,44 @@ impl<'s> Setup<'s> {
         self
     }
 
+    /// Has it speak to a terminal.
+    #[must_use]
+    pub fn on_a_terminal(mut self) -> Self {
+        self.on_a_terminal = true;
+        self
+    }
+
     /// Starts it.
     ///
     /// # Panics
-    /// If there is no such program.
+    /// If there is no such program, or no terminal.
     pub fn start(mut self) -> Process<'s> {
         let said = self.site.path(&format!("{}.said", self.number));
-        let file = File::create(&said).expect("a file");
+        let mut file = File::create(&said).expect("a file");
+        if self.on_a_terminal {
+            file = terminal(file);
+        }
         self.command.stdin(Stdio::null()).stdout(file.try_clone().expect("a file")).stderr(file);
         let child = self.command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.command));
         Process { site: self.site, child, said, ended: None }
     }
+}
+
+/// A terminal, on which what is said is copied into `said`, until nobody has it any more.
+fn terminal(mut said: File) -> File {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a terminal of our own");
+    let name = ptsname(&ours, Vec::new()).expect("a terminal has a name");
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let theirs = rustix::fs::open(name, flags, Mode::empty()).expect("a terminal can be opened");
+    std::thread::spawn(move || {
+        // It ends with an error when the last of those who speak has gone.
+        let _ = std::io::copy(&mut File::from(ours), &mut said);
+    });
+    File::from(theirs)
 }
 
 /// A fixture process. Killed when dropped.

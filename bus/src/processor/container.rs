@@ -113,7 +113,7 @@ impl Container {
         let value = self.scope(delivery).await?.get(&Requirement::scoped::<T>()).await?;
         match (*value).is::<T>() {
             true => Ok(value),
-            false => Err(Error::new(ErrorKind::Wiring, "the scope provider gave a value of another type")
+            false => Err(Error::new(ErrorKind::Handler, "the scope provider gave a value of another type")
                 .with("type", type_name::<T>())),
         }
     }

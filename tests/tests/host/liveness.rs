@@ -212,6 +212,34 @@ async fn health_shows_depths_and_failures_in_a_row() {
     assert_eq!(processor(&seen, "plain")["depth"]["ready"], 0);
 }
 
+/// The promise: health tells how long the oldest message has waited. A store that stands still keeps no probe waiting: what
+/// it said last is shown, with its age.
+#[tokio::test]
+async fn health_tells_the_age_of_the_oldest_waiting_message() {
+    let site = Site::new();
+    let tasks = (0..2).map(|n| Task::new(n).wait_for(&site.path("go")));
+    send_plain(&site, tasks).await;
+    let config = "[processors.plain]\nmax_concurrent_calls = 1\nprefetch_count = 0\n";
+    let host = listening(actor(&site, &["plain"]).config(config)).start();
+    let (http, _) = addresses(&site, &host).await;
+    let oldest = |shown: &Value| processor(shown, "plain")["depth"]["oldest_waiting_seconds"].as_f64();
+    shown(http, "one waits, and grows older", |_, shown| oldest(shown).is_some_and(|age| age > 2.0)).await;
+
+    let gate = std::fs::File::open(site.path("bus.db.lock")).expect("the gate");
+    gate.lock().expect("passed");
+    let began = Instant::now();
+    let (_, seen) = health(http).await.expect("an answer");
+    assert!(began.elapsed() < PATIENCE && oldest(&seen).is_some(), "{seen:#}");
+    assert!(processor(&seen, "plain")["depth"]["seconds_ago"].as_f64().is_some(), "{seen:#}");
+    gate.unlock().expect("let go");
+
+    site.allow("go");
+    shown(http, "none waits any more", |_, shown| {
+        processor(shown, "plain")["depth"]["ready"] == 0 && oldest(shown).is_none()
+    })
+    .await;
+}
+
 /// Whoever sends slowly, too much, nonsense or nothing is turned away, and keeps nobody else from being answered.
 #[tokio::test]
 async fn slow_oversized_and_garbage_requests_harm_nobody() {

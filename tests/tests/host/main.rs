@@ -7,6 +7,7 @@ mod frozen;
 mod heavy_memory;
 mod heavy_poison;
 mod liveness;
+mod logging;
 mod lost;
 mod overrun;
 mod plugins;

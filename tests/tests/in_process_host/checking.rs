@@ -38,7 +38,7 @@ fn a_check_names_everything_that_is_wrong_with_its_place() {
     }
     assert!(text.contains("the queue `twice` has two processors"), "{text}");
     assert!(text.contains("locks = \"default\""), "the way out is missing: {text}");
-    assert!(text.contains("8 things are wrong"), "{text}");
+    assert!(text.contains("9 things are wrong"), "{text}");
 }
 
 /// The same, for `bus::check()`, in which nothing is provided.

@@ -28,6 +28,7 @@ pub(crate) enum Answer {
     RetryAfter(Duration),
     DeadLetter(&'static str),
     Panic,
+    PanicWith(&'static str),
     Sleep(Duration),
 }
 
@@ -49,6 +50,7 @@ impl Probe {
             Answer::RetryAfter(after) => Err(bus::Error::retry_after(after)),
             Answer::DeadLetter(reason) => Err(bus::Error::dead_letter(reason)),
             Answer::Panic => panic!("on purpose"),
+            Answer::PanicWith(text) => panic!("{text}"),
             Answer::Sleep(time) => {
                 tokio::time::sleep(time).await;
                 Ok(())
@@ -182,7 +184,7 @@ async fn order_parcel(
 }
 
 #[processor(settings = Patient)]
-async fn note(
+pub(crate) async fn note(
     Note(text): Note,
     id: MessageId,
     headers: Headers,
@@ -399,7 +401,7 @@ async fn dig(
 }
 
 #[processor]
-async fn relayed(Relayed(text): Relayed, id: MessageId, headers: Headers, probe: Dep<Probe>) -> Result<()> {
+pub(crate) async fn relayed(Relayed(text): Relayed, id: MessageId, headers: Headers, probe: Dep<Probe>) -> Result<()> {
     probe.see(Seen { at: "relayed", text, id, headers, count: 1, fence: None }).await
 }
 

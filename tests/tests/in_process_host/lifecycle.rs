@@ -7,10 +7,11 @@ use bus::contract::{
     BoxFuture, Fence, FenceClaim, Lease, LockGuarantees, LockId, LockManager, OpenOptions, Owner, Scheme,
     StoreUrl,
 };
+use bus::host::HostHandle;
 use bus::{Endpoint, ErrorKind, Result};
 use bus_tests::wait::in_time;
 
-use super::handlers::{Answer, Note, Patience, Relaxed};
+use super::handlers::{self, Answer, Note, Patience, Probe, Relaxed};
 use super::{Host, Place};
 
 /// M17: stop, stop again, wait after that, from several tasks: all answer the same, in bounded time.
@@ -143,6 +144,90 @@ async fn two_hosts_on_one_store_share_the_work() {
     assert_eq!(one.seen_so_far().len() + two.seen_so_far().len(), 50, "each ran once");
     one.stop().await;
     two.stop().await;
+}
+
+/// The promise: several hosts in one process are as far apart as if they had one each: the end of one is not felt by the
+/// other.
+#[tokio::test]
+async fn several_hosts_in_one_process_are_apart() {
+    let (here, there) = (Place::sqlite(), Place::memory());
+    let mut one = here.host(&["note", "relaxed"]).start().await;
+    let mut two = there.host(&["note", "relaxed"]).start().await;
+    one.handle.bus().send(Note("here".into())).await.expect("sent");
+    two.handle.bus().send(Relaxed("there".into())).await.expect("sent");
+    assert_eq!((one.seen().await.text, two.seen().await.text), ("here".into(), "there".into()));
+    one.stop().await;
+    two.handle.bus().send(Note("still there".into())).await.expect("sent");
+    assert_eq!(two.seen().await.text, "still there");
+    assert!(one.seen_so_far().is_empty());
+    two.stop().await;
+}
+
+/// The promise: a host is embedded in a program that has a server of its own, in one process and on one runtime. Whoever
+/// asks the server has a message sent, which a handler of the same process sees; and the server outlives the host.
+#[tokio::test]
+async fn an_embedded_host_runs_beside_a_server_of_the_programs_own() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    let mut host = Place::sqlite().host(&["note"]).start().await;
+    let server = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let address = server.local_addr().expect("an address");
+    let bus = host.handle.bus().clone();
+    let serving = tokio::spawn(async move {
+        while let Ok((mut connection, _)) = server.accept().await {
+            let mut request = String::new();
+            connection.read_to_string(&mut request).await?;
+            let answer = match bus.send(Note(request)).await {
+                Ok(sent) => format!("202 {}", sent.id()),
+                Err(error) => format!("503 {:?}", error.kind()),
+            };
+            connection.write_all(answer.as_bytes()).await?;
+        }
+        Ok::<_, std::io::Error>(())
+    });
+    let ask = |request: &'static str| async move {
+        let mut connection = TcpStream::connect(address).await.expect("connected");
+        connection.write_all(request.as_bytes()).await.expect("asked");
+        connection.shutdown().await.expect("that is all");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.expect("answered");
+        answer
+    };
+    let answer = ask("order 7").await;
+    let seen = host.seen().await;
+    assert_eq!((seen.text.as_str(), answer), ("order 7", format!("202 {}", seen.id)));
+    host.stop().await;
+    assert_eq!(ask("too late").await, "503 Closed");
+    serving.abort();
+}
+
+/// The promise: which processors run is said by name, by what is left out, or one by one by function.
+#[tokio::test]
+async fn only_without_and_registration_by_hand_say_which_processors_run() {
+    let names = |host: &HostHandle| -> Vec<&'static str> {
+        let mut names: Vec<_> = host.health().processors.iter().map(|one| one.name).collect();
+        names.sort_unstable();
+        names
+    };
+    let host = || {
+        let (seen, _) = tokio::sync::mpsc::unbounded_channel();
+        let probe = Probe { seen, answer: std::sync::Arc::new(|_| Answer::Done) };
+        Host::builder().transport("default", &Place::memory().url).provide(probe)
+    };
+    let only = host().only(["note", "relayed"]);
+    let without = host().only(["note", "relayed", "hasty"]).without(["hasty"]);
+    let by_hand = host().processor(handlers::note).processor(handlers::relayed).processor(handlers::note);
+    for (how, builder) in [("only", only), ("without", without), ("by hand", by_hand)] {
+        let started = builder.build().expect("the wiring is sound").start();
+        let started = in_time("started", started).await.expect("it starts");
+        assert_eq!(names(&started), ["note", "relayed"], "{how}");
+        in_time("stopped", started.stop()).await.expect("it stops");
+    }
+    async fn unannotated() {}
+    let refused = host().processor(handlers::note).processor(unannotated).build().map(drop);
+    let refused = refused.expect_err("it has no #[processor]").to_string();
+    assert!(refused.contains("unannotated") && refused.contains("has no #[processor]"), "{refused}");
 }
 
 /// §5.7: a plain processor does not read what some fleet reads as a singleton's, as long as that is bound.

@@ -3,12 +3,15 @@
 mod carried;
 mod checking;
 mod handlers;
+mod heard;
 #[cfg(unix)]
 mod heavy_servers;
 mod lifecycle;
+mod middleware;
 mod order;
 mod outage;
 mod plugins;
+mod scopes;
 mod sending;
 mod sizes;
 mod strange;

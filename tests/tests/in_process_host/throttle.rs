@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::Host;
+use bus::contract::OpenOptions;
 use bus::host::config::Config;
 use bus::message::{Delivery, Verdict};
 use bus::pipeline::Next;
+use bus_tests::task::Invoice;
 use bus_tests::wait::{PATIENCE, in_time, until_true};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Place;
 use super::handlers::{Answer, Note, Relaxed, WrappedNote};
+use super::outage::{Sky, Weather};
 
 /// Counts the runs.
 #[derive(Clone, Default)]
@@ -66,6 +70,58 @@ async fn no_more_runs_at_once_than_the_throttle_says_over_all_processors() {
     // 43 runs of 100 ms, three at a time.
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(1_400) && took < Duration::from_millis(2_000), "it took {took:?}");
+}
+
+/// The promise: the throttle is fair. Whoever has waited longest is next, whichever processor it is of: a flood at one does
+/// not keep the only message of another waiting until it has passed.
+#[tokio::test(start_paused = true)]
+async fn the_throttle_is_fair_to_a_processor_beside_one_that_is_flooded() {
+    let made = Place::memory()
+        .host(&["note", "wrapped-note"])
+        .answering(|_| Answer::Sleep(Duration::from_millis(100)))
+        .with(|host| host.throttle(1));
+    let mut host = made.start_virtually().await;
+    for n in 0..100 {
+        host.host.bus().send(Note(n.to_string())).await.expect("sent");
+    }
+    host.host.advance(Duration::from_millis(250)).await;
+    host.host.bus().send(WrappedNote("the only one".into())).await.expect("sent");
+    host.host.settled().await;
+    let seen = host.seen_so_far();
+    assert_eq!(seen.len(), 101);
+    let at = seen.iter().position(|seen| seen.at == "wrapped-note").expect("it ran");
+    // Before it are those that ran or waited when it came: no more than the other's `max_concurrent_calls` of 16.
+    assert!(at <= 20, "it was number {at}");
+}
+
+/// The promise: no permit is held while a broker is waited for, be it for messages or for a verdict to be taken.
+#[tokio::test]
+async fn the_throttle_is_not_held_while_a_broker_is_waited_for() {
+    let (place, other, sky) = (Place::memory(), Place::memory(), Sky::new(Weather::Fair));
+    let frozen = sky.transport(&place.url, &OpenOptions::default()).await;
+    let night = sky.clone();
+    let made = other.host(&["note", "relayed"]).with(|_| {
+        let host = Host::builder().transport_instance("default", frozen).only(["note", "invoice"]);
+        host.transport("billing", &other.url).throttle(1)
+    });
+    let made = made.answering(move |seen| {
+        if seen.at == "note" {
+            // From now on the store takes no verdict.
+            night.becomes(Weather::Endless);
+        }
+        Answer::Done
+    });
+    let mut host = made.start().await;
+    let bus = host.handle.bus().clone();
+    bus.send(Note("its verdict is not taken".into())).await.expect("sent");
+    assert_eq!(host.seen().await.at, "note");
+    bus.send(Invoice(7)).await.expect("sent");
+    assert_eq!(host.seen().await.at, "invoice", "the only permit is free");
+    sky.becomes(Weather::Fair);
+    host.handle.begin_stop();
+    host.handle.hurry();
+    // The call that was begun in bad weather never returns; the host's end is bounded all the same.
+    let _ = in_time("stopped", host.handle.wait()).await;
 }
 
 /// In no second do more begin than is said, and in each as many as may.

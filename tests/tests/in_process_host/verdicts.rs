@@ -221,3 +221,35 @@ async fn middleware_wraps_every_run_in_the_order_given() {
     assert_eq!(embedded.host.dead::<Note>()[0].reason, "no tenant");
     assert_eq!(embedded.seen_so_far().len(), 1, "the stranger's handler has not run");
 }
+
+/// What a program redacts is neither logged nor kept with the message, whoever has said it: a handler's error with its
+/// causes, a panic, a reason, a middleware.
+#[bus::test]
+async fn what_is_redacted_is_neither_logged_nor_kept() {
+    async fn strict(delivery: Delivery, next: Next) -> Verdict {
+        match delivery.envelope.headers.get("tenant") {
+            Some(tenant) => Verdict::DeadLetter { reason: format!("{tenant} knows the s3cret"), error: None },
+            None => next.run(delivery).await,
+        }
+    }
+    let heard = super::heard::Heard::listen();
+    let answers = [Answer::DeadLetter("the s3cret is out"), Answer::PanicWith("s3cret")];
+    let made = Place::memory().host(&["anyhow-note"]).answering_in_turn(answers).with(|host| {
+        host.middleware(strict).redact(|text| text.replace("s3cret", "[redacted]").into())
+    });
+    let embedded = made.start_virtually().await;
+    let bus = embedded.host.bus();
+    bus.send(AnyhowNote("dead".into())).await.expect("sent");
+    embedded.host.settled().await;
+    bus.send(AnyhowNote("tenant's".into())).header("tenant", "acme").await.expect("sent");
+    embedded.host.settled().await;
+    bus.send(AnyhowNote("panics".into())).await.expect("sent");
+    embedded.host.settled().await;
+    let dead = embedded.host.dead::<AnyhowNote>();
+    let reasons: Vec<_> = dead.iter().map(|letter| letter.reason.as_str()).collect();
+    assert_eq!(reasons, ["the [redacted] is out", "acme knows the [redacted]"]);
+    assert!(dead[0].error.as_ref().is_some_and(|error| error.contains("while noting")), "{dead:?}");
+    let told = heard.events("message.retried").pop().expect("the panic is told");
+    assert!(told.contains("panicked: [redacted]"), "{told}");
+    assert!(!heard.all().contains("s3cret") && !format!("{dead:?}").contains("s3cret"), "{}", heard.all());
+}

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{dead_letter, panics, redact::Redact};
 use crate::error::{Error, ErrorKind};
 use crate::message::{Endpoint, MessageId, Verdict};
-use crate::scope::{Disposal, Scope, Value};
+use crate::scope::{Disposal, Left, Scope, Value};
 
 /// How long one value's disposal may take.
 pub const DISPOSAL_LIMIT: Duration = Duration::from_secs(5);
@@ -25,11 +25,13 @@ pub(in crate::pipeline) async fn finish(
     cut: &CancellationToken,
     redact: &Redact,
 ) {
-    let mut until = None;
-    for left in scope.end() {
+    let all: Vec<Left> = scope.end().collect();
+    let mut time = TimeLeft { rest: 0, cut, until: None };
+    time.rest = all.iter().filter(|left| left.disposal.is_some()).count();
+    for left in all {
         match left.disposal {
             Some(disposal) => {
-                let failure = disposed(&disposal, left.value, cut, &mut until).await;
+                let failure = disposed(&disposal, left.value, &mut time).await;
                 if let Some(error) = failure.map(|error| redact.error(error)) {
                     tracing::error!(target: "bus::pipeline", event = "disposal.failed", %endpoint, message_id = %id, value = disposal.type_name, error = %dead_letter::for_the_log(&error), "a scoped value could not be disposed of as it should be; the message is not affected");
                 }
@@ -43,13 +45,27 @@ pub(in crate::pipeline) async fn finish(
     }
 }
 
-/// Disposes of one; answers what went wrong. `until` is set when the run is cut.
-async fn disposed(
-    disposal: &Disposal,
-    value: Value,
-    cut: &CancellationToken,
-    until: &mut Option<Instant>,
-) -> Option<Error> {
+/// How long disposals may take.
+struct TimeLeft<'c> {
+    /// How many there are to come, this one included.
+    rest: usize,
+    cut: &'c CancellationToken,
+    /// When all of them have to be at their end, once the run is cut.
+    until: Option<Instant>,
+}
+
+impl TimeLeft<'_> {
+    /// Waits until the next one has had its share of the time after a cut: one that hangs leaves the others theirs.
+    async fn share_is_over(&mut self) {
+        self.cut.cancelled().await;
+        let now = Instant::now();
+        let left = self.until.get_or_insert(now + DISPOSAL_AFTER_CUT).saturating_duration_since(now);
+        tokio::time::sleep(left / u32::try_from(self.rest.max(1)).unwrap_or(u32::MAX)).await;
+    }
+}
+
+/// Disposes of one; answers what went wrong.
+async fn disposed(disposal: &Disposal, value: Value, time: &mut TimeLeft<'_>) -> Option<Error> {
     let run = panics::caught("it", || {
         let run = (disposal.dispose)(value);
         async {
@@ -59,18 +75,17 @@ async fn disposed(
             }
         }
     });
-    let over = async {
-        cut.cancelled().await;
-        tokio::time::sleep_until(*until.get_or_insert_with(|| Instant::now() + DISPOSAL_AFTER_CUT)).await;
-    };
     let why = tokio::select! {
         biased;
-        verdict = run => return match verdict {
+        verdict = run => match verdict {
             Verdict::Retry { error, .. } => Some(error),
             _ => None,
         },
-        () = over => "it was cut off with the run".to_owned(),
-        () = tokio::time::sleep(DISPOSAL_LIMIT) => format!("it took longer than {DISPOSAL_LIMIT:?}"),
+        () = time.share_is_over() => Some(Error::new(ErrorKind::Handler, "it was cut off with the run")),
+        () = tokio::time::sleep(DISPOSAL_LIMIT) => {
+            Some(Error::new(ErrorKind::Handler, format!("it took longer than {DISPOSAL_LIMIT:?}")))
+        }
     };
-    Some(Error::new(ErrorKind::Handler, why))
+    time.rest -= 1;
+    why
 }
