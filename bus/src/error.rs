@@ -107,7 +107,9 @@ impl StdError for Words {
 }
 
 /// An error and all that caused it.
-fn causes_from<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+fn causes_from<'e>(
+    error: &'e (dyn StdError + 'static),
+) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |e| (*e).source())
 }
 

@@ -287,7 +287,11 @@ mod tests {
         assert_eq!(scope.get::<u16>(), None);
     }
 
-    async fn make(scope: &Scope, value: impl Any + Send + Sync, needs: Option<(TypeId, u8)>) -> Result<Value> {
+    async fn make(
+        scope: &Scope,
+        value: impl Any + Send + Sync,
+        needs: Option<(TypeId, u8)>,
+    ) -> Result<Value> {
         let id = value.type_id();
         let build = async {
             if let Some((id, needed)) = needs {
@@ -307,8 +311,7 @@ mod tests {
         assert!(make(&scope, String::from("made"), needs).await.is_ok());
         assert!(make(&scope, 1.5_f64, None).await.is_ok());
         let left: Vec<_> = scope.end().map(|left| (*left.value).type_id()).collect();
-        let wanted =
-            [TypeId::of::<f64>(), TypeId::of::<String>(), TypeId::of::<u8>(), TypeId::of::<&str>()];
+        let wanted = [TypeId::of::<f64>(), TypeId::of::<String>(), TypeId::of::<u8>(), TypeId::of::<&str>()];
         assert_eq!(left, wanted);
     }
 

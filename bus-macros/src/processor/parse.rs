@@ -76,7 +76,10 @@ impl FromMeta for MiddlewarePaths {
         };
         let mut errors = Error::accumulator();
         for one in all.iter().filter(|one| !matches!(one, Expr::Path(_))) {
-            errors.push(Error::custom(format!("`middleware` takes {wanted}: write `middleware = [audit, measure]`")).with_span(one));
+            errors.push(
+                Error::custom(format!("`middleware` takes {wanted}: write `middleware = [audit, measure]`"))
+                    .with_span(one),
+            );
         }
         errors.finish_with(MiddlewarePaths(all.into_iter().cloned().collect()))
     }

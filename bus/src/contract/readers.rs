@@ -35,7 +35,10 @@ pub trait Readers: Send + Sync + 'static {
     fn oldest<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Option<Duration>>> {
         Box::pin(async move {
             let readings = self.readings().await?;
-            Ok(readings.into_iter().find(|reading| reading.endpoint == *endpoint).and_then(|found| found.oldest))
+            Ok(readings
+                .into_iter()
+                .find(|reading| reading.endpoint == *endpoint)
+                .and_then(|found| found.oldest))
         })
     }
 

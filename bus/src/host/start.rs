@@ -391,7 +391,8 @@ impl Common {
             planned.processor.before_dead_letter.clone().map(|hook| hook_in(term.clone(), hook)),
             signals.cut.clone(),
         )
-        .redacting(self.around.redact.clone());
+        .redacting(self.around.redact.clone())
+        .scoped(planned.processor.requires.iter().any(|need| need.scoped));
         let fence = term.as_ref().map(Term::fence);
         let spec = PumpSpec {
             endpoint: Arc::clone(endpoint),

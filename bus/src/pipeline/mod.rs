@@ -107,6 +107,8 @@ struct Core {
     before_dead_letter: Option<HookFn>,
     cut: CancellationToken,
     redact: Redact,
+    /// Values are made for its runs.
+    is_scoped: bool,
 }
 
 impl Core {
@@ -133,10 +135,26 @@ impl Pipeline {
         before_dead_letter: Option<HookFn>,
         cut: CancellationToken,
     ) -> Self {
-        let redact = Redact::default();
-        Pipeline {
-            core: Arc::new(Core { endpoint, settings, middleware, handler, before_dead_letter, cut, redact }),
+        let core = Core {
+            endpoint,
+            settings,
+            middleware,
+            handler,
+            before_dead_letter,
+            cut,
+            redact: Redact::default(),
+            is_scoped: false,
+        };
+        Pipeline { core: Arc::new(core) }
+    }
+
+    /// Says whether values are made for its runs, which may take their time to be disposed of.
+    #[must_use]
+    pub fn scoped(mut self, is_scoped: bool) -> Self {
+        if let Some(core) = Arc::get_mut(&mut self.core) {
+            core.is_scoped = is_scoped;
         }
+        self
     }
 
     /// Has what the users' code says redacted before anybody is told.
@@ -152,7 +170,8 @@ impl Pipeline {
     pub fn longest(&self) -> Duration {
         let limit = self.core.settings.message_lock_timeout;
         let hook = self.core.before_dead_letter.as_ref().map_or(Duration::ZERO, |_| limit);
-        layers::deadline::longest(limit).saturating_add(hook)
+        let disposal = if self.core.is_scoped { layers::scope::DISPOSAL_LIMIT } else { Duration::ZERO };
+        layers::deadline::longest(limit).saturating_add(hook).saturating_add(disposal)
     }
 
     /// Runs a delivery to its verdict. Never panics for a panic of user code; a `Retry` comes back with its `after`

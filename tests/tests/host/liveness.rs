@@ -222,6 +222,7 @@ async fn health_tells_the_age_of_the_oldest_waiting_message() {
     let config = "[processors.plain]\nmax_concurrent_calls = 1\nprefetch_count = 0\n";
     let host = listening(actor(&site, &["plain"]).config(config)).start();
     let (http, _) = addresses(&site, &host).await;
+    green(http).await;
     let oldest = |shown: &Value| processor(shown, "plain")["depth"]["oldest_waiting_seconds"].as_f64();
     shown(http, "one waits, and grows older", |_, shown| oldest(shown).is_some_and(|age| age > 2.0)).await;
 

@@ -12,9 +12,9 @@ const LOGGER: &str = env!("CARGO_BIN_EXE_fixture-logger");
 
 /// Runs until its one message, whose handler fails, is dead; answers what it has said.
 async fn said(site: &Site, adjust: impl FnOnce(Setup<'_>) -> Setup<'_>) -> String {
-    let dead = site.store().counts("plain").dead;
     let task = Task { padding: "the-b0dy".into(), ..Task::new(1) };
     send_plain(site, [task]).await;
+    let dead = site.store().counts("plain").dead;
     let mut host = adjust(site.process(LOGGER).without("RUST_LOG").without("NO_COLOR")).start();
     until_true("the message is dead", || site.store().counts("plain").dead == dead + 1).await;
     host.terminate();
@@ -51,7 +51,7 @@ async fn without_a_subscriber_and_a_terminal_the_log_is_json_from_info_up() {
 #[tokio::test]
 async fn without_a_subscriber_on_a_terminal_the_log_is_for_people() {
     let site = Site::new();
-    let said = said(&site, Setup::on_a_terminal).await;
+    let said = said(&site, |setup| setup.on_a_terminal()).await;
     let line = said.lines().find(|line| line.contains("note <- plain")).expect("it says what it has started");
     assert!(line.contains("INFO") && serde_json::from_str::<Value>(line).is_err(), "{line}");
     assert!(line.contains("\u{1b}["), "in colour: {line:?}");

@@ -401,7 +401,12 @@ async fn dig(
 }
 
 #[processor]
-pub(crate) async fn relayed(Relayed(text): Relayed, id: MessageId, headers: Headers, probe: Dep<Probe>) -> Result<()> {
+pub(crate) async fn relayed(
+    Relayed(text): Relayed,
+    id: MessageId,
+    headers: Headers,
+    probe: Dep<Probe>,
+) -> Result<()> {
     probe.see(Seen { at: "relayed", text, id, headers, count: 1, fence: None }).await
 }
 

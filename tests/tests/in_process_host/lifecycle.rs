@@ -170,7 +170,8 @@ async fn an_embedded_host_runs_beside_a_server_of_the_programs_own() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    let mut host = Place::sqlite().host(&["note"]).start().await;
+    let place = Place::sqlite();
+    let mut host = place.host(&["note"]).start().await;
     let server = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = server.local_addr().expect("an address");
     let bus = host.handle.bus().clone();

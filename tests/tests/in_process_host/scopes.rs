@@ -202,7 +202,10 @@ async fn a_disposal_that_fails_panics_or_hangs_is_told_and_stops_nothing() {
         embedded.host.bus().send(Booking).header("end", how).await.expect("sent");
         embedded.host.advance(1.minutes()).await;
         let seen = diary.read();
-        assert!(seen.ends_with(&["connection closed".into(), "connection dropped".into()]), "{how}: {seen:?}");
+        assert!(
+            seen.ends_with(&["connection closed".into(), "connection dropped".into()]),
+            "{how}: {seen:?}"
+        );
         let failed = heard.events("disposal.failed");
         let last = failed.last().unwrap_or_else(|| panic!("nothing is told of one that {how}"));
         assert!(last.contains(told) && last.contains("Transaction"), "{last}");
@@ -221,9 +224,10 @@ async fn a_run_that_is_cut_at_the_end_is_disposed_of_in_bounded_time() {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::write(directory.path().join("bus.toml"), config).expect("written");
         let place = Place::memory();
-        let config = bus::host::config::Config::read(directory.path(), std::iter::empty::<(String, String)>())
-            .and_then(|config| config.with_transport("default", &place.url))
-            .expect("it is sound");
+        let config =
+            bus::host::config::Config::read(directory.path(), std::iter::empty::<(String, String)>())
+                .and_then(|config| config.with_transport("default", &place.url))
+                .expect("it is sound");
         let made = made.with(|host| host.config(config).shutdown_grace_period(Duration::ZERO));
         let host = made.start().await;
         host.handle.bus().send(Booking).header("run", "hangs").header("end", end).await.expect("sent");
@@ -259,7 +263,8 @@ async fn nothing_is_made_for_a_message_that_is_finished() {
             async move {
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_secs(1)).await;
-                    let asked = <Scoped<Transaction> as Extract<bus::processor::Plain>>::extract(&delivery).await;
+                    let asked =
+                        <Scoped<Transaction> as Extract<bus::processor::Plain>>::extract(&delivery).await;
                     late.send(asked.map(drop).map_err(|error| error.kind()))
                 });
                 Verdict::Complete

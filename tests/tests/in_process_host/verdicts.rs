@@ -234,9 +234,10 @@ async fn what_is_redacted_is_neither_logged_nor_kept() {
     }
     let heard = super::heard::Heard::listen();
     let answers = [Answer::DeadLetter("the s3cret is out"), Answer::PanicWith("s3cret")];
-    let made = Place::memory().host(&["anyhow-note"]).answering_in_turn(answers).with(|host| {
-        host.middleware(strict).redact(|text| text.replace("s3cret", "[redacted]").into())
-    });
+    let made = Place::memory()
+        .host(&["anyhow-note"])
+        .answering_in_turn(answers)
+        .with(|host| host.middleware(strict).redact(|text| text.replace("s3cret", "[redacted]").into()));
     let embedded = made.start_virtually().await;
     let bus = embedded.host.bus();
     bus.send(AnyhowNote("dead".into())).await.expect("sent");
