@@ -149,7 +149,7 @@
 //! | 1 | [`message`], [`scope`] | what travels, and what a host and a message's run carry along |
 //! | 2 | [`settings`] | what can be tuned, as constants |
 //! | 3 | [`contract`] | what a backend implements |
-//! | 3b | [`coalesce`], [`escape`], `files`, [`observed`], [`reconnect`], [`telemetry`], [`wake`] | what several backends and the pump need: sends that ride together, plain names, files, locks seen by one's own clock, pauses between tries, numbers and traces, hints |
+//! | 3b | [`beginning`], [`coalesce`], [`escape`], `files`, [`observed`], [`reconnect`], [`telemetry`], [`wake`] | what several backends and the pump need: whether a store was emptied, sends that ride together, plain names, files, locks seen by one's own clock, pauses between tries, numbers and traces, hints |
 //! | 4 | [`pipeline`], [`singleton`] | run a delivery to a verdict; win, hold, doubt, lose and hand over a lock |
 //! | 5 | [`sender`] | the handle by which a program sends |
 //! | 6 | [`processor`](mod@processor) | a typed function, its types forgotten |
@@ -184,6 +184,7 @@ extern crate self as bus;
 #[doc(hidden)]
 pub mod __private;
 pub mod backend;
+pub mod beginning;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod clock;

@@ -22,7 +22,7 @@ const ROWS: &[&[&str]] = &[
     &["message", "scope"],
     &["settings"],
     &["contract"],
-    &["coalesce", "escape", "files", "observed", "reconnect", "telemetry", "wake"],
+    &["beginning", "coalesce", "escape", "files", "observed", "reconnect", "telemetry", "wake"],
     &["pipeline", "singleton"],
     &["sender"],
     &["processor"],

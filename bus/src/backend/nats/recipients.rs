@@ -9,34 +9,28 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::client::Client;
-use super::error::{error, unexpected};
+use super::error::unexpected;
 use super::jetstream::{StreamInfo, read_time};
 use super::streams::Home;
+use crate::beginning::Beginning;
 use crate::contract::READ_AGAIN_WITHIN;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::message::{Endpoint, Name};
 
 /// What is known of those who read.
 #[derive(Debug, Default)]
 pub(super) struct Recipients {
     /// When the stream of records was made: it is there as long as the store is.
-    began: Mutex<Began>,
+    beginning: Beginning,
     /// Each topic's subscriptions, as they were found last.
     topics: Mutex<BTreeMap<Name, Vec<Endpoint>>>,
-}
-
-#[derive(Debug, Default)]
-struct Began {
-    known: Option<String>,
-    /// The other time that has been told of.
-    told: Option<String>,
 }
 
 impl Client {
     /// The subscriptions that an event of this topic is stored for.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] while it is not known again who reads it.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) while it is not known again who reads it.
     pub(super) async fn recipients(&self, topic: &Name, until: Instant) -> Result<Vec<Endpoint>> {
         let mut found = self.subscriptions(topic, until).await?;
         let before = self.recipients.topics.lock().get(topic).cloned();
@@ -75,39 +69,22 @@ impl Client {
     /// Takes note of the store that is there now: that is the one we know.
     pub(super) async fn note_beginning(&self, until: Instant) -> Result<()> {
         let info = self.records_info(until).await?;
-        self.recipients.began.lock().known = Some(info.created);
+        self.recipients.beginning.note(info.created);
         Ok(())
     }
 
     /// Refuses if the store has been emptied so lately that those who read it may not have made their subscriptions again.
     pub(super) async fn refuse_if_emptied(&self, until: Instant) -> Result<()> {
         let StreamInfo { created, .. } = self.records_info(until).await?;
-        let is_another = self.recipients.began.lock().known.as_ref().is_some_and(|known| *known != created);
-        if is_another {
+        let beginning = &self.recipients.beginning;
+        if beginning.is_another(&created) {
             let since = read_time(&created).ok_or_else(|| unexpected("a time that is none"))?;
             if self.server_now(until).await?.since(since) < READ_AGAIN_WITHIN {
-                return Err(self.emptied(created));
+                return Err(beginning.refusal(created).in_backend("nats"));
             }
         }
-        self.recipients.began.lock().known = Some(created);
+        beginning.note(created);
         Ok(())
-    }
-
-    fn emptied(&self, created: String) -> crate::Error {
-        let created = Some(created);
-        let mut began = self.recipients.began.lock();
-        if began.told != created {
-            tracing::warn!(
-                "the store has been emptied: what was in it is gone, and events are refused for {READ_AGAIN_WITHIN:?}, \
-                 until those who read them have made their subscriptions again"
-            );
-            began.told = created;
-        }
-        error(
-            ErrorKind::Unavailable,
-            "the store was emptied a moment ago, and the subscriptions that are read may not all be there again: send \
-             the event again in a few seconds",
-        )
     }
 
     /// The stream of records, made where it is missing.

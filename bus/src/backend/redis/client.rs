@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::began::Began;
 use super::config::Config;
 use super::error::{Lost, closed, of_broken_connection, of_connecting, of_server, of_silence, unconnected};
 use super::hints::Hints;
 use super::keys::Keys;
 use super::script::Invocation;
+use crate::beginning::Beginning;
 use crate::error::{Error, Result};
 use crate::reconnect::{Backoff, Outage, panicked};
 
@@ -31,7 +31,7 @@ pub(super) struct Client {
     pub(super) keys: Keys,
     pub(super) hints: Arc<Hints>,
     pub(super) max_body: usize,
-    pub(super) began: Began,
+    pub(super) beginning: Beginning,
     server: String,
     timeout: Duration,
     line: watch::Receiver<Line>,
@@ -71,7 +71,7 @@ impl Client {
             keys: Keys::new(&config.prefix),
             hints,
             max_body: config.max_body,
-            began: Began::default(),
+            beginning: Beginning::default(),
             server: config.server.clone(),
             timeout: config.timeout,
             line,

@@ -1,7 +1,6 @@
 #![doc = include_str!("docs.md")]
 
 mod answer;
-mod began;
 mod body;
 mod claim;
 mod client;

@@ -71,7 +71,7 @@ struct Part {
 impl Part {
     fn new(client: &Client, target: &Target) -> Self {
         let (kind, key) = client.keys.target(target);
-        let believed = client.began.believed();
+        let believed = client.beginning.known().unwrap_or_default();
         let call =
             Invocation::new(&SEND, vec![key]).with(kind).with(believed).with(micros(READ_AGAIN_WITHIN));
         Part { target: target.clone(), call, positions: Vec::new(), bytes: 0 }
@@ -93,10 +93,10 @@ impl Part {
         let mut answer = items(client.run(&self.call, Lost::Unknown).await?)?;
         let (word, since) = (text(next(&mut answer)?)?, text(next(&mut answer)?)?);
         if word == "emptied" {
-            return Err(client.began.refuse(since));
+            return Err(client.beginning.refusal(since).in_backend("redis"));
         }
         if !since.is_empty() {
-            client.began.note(since);
+            client.beginning.note(since);
         }
         let answers: Vec<Value> = items(next(&mut answer)?)?.collect();
         if answers.len() != self.positions.len() {

@@ -39,7 +39,7 @@ impl RedisTransport {
         server.warn_of_loss(&config.server);
         if options.create {
             let begin = Invocation::new(&BEGIN, vec![client.keys.began()]);
-            client.began.note(text(client.run(&begin, Lost::Again).await?)?);
+            client.beginning.note(text(client.run(&begin, Lost::Again).await?)?);
         }
         let sender = Arc::new(RedisSender::new(Arc::clone(&client)));
         let (clock, address) = (options.clock.clone(), config.address("://"));
