@@ -199,13 +199,14 @@ pub(super) async fn wake_due(session: &mut Session, endpoint: i64) -> Result<Vec
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-/// The first message beyond the first id and up to the second; `None` if that takes longer than `time`, if one is given.
+/// The first message beyond the first id and up to the second, and how long the server took to find it; `None` if that takes
+/// longer than `time`, if one is given.
 pub(super) async fn first_within(
     session: &mut Session,
     endpoint: i64,
     (after, last): (i64, i64),
     time: Option<Duration>,
-) -> Result<Option<Option<i64>>, Failure> {
+) -> Result<Option<(Option<i64>, Duration)>, Failure> {
     let params: [Param<'_>; 3] = [&endpoint, &after, &last];
     let asked = match time {
         None => session.query(&statement::FLOOR, &params).await,
@@ -216,7 +217,10 @@ pub(super) async fn first_within(
         }
     };
     match asked {
-        Ok(rows) => Ok(Some(rows.first().map(|row| row.try_get(0)).transpose()?.flatten())),
+        Ok(rows) => {
+            let row = rows.first().ok_or_else(|| error(ErrorKind::Internal, "a look has no answer"))?;
+            Ok(Some((row.try_get(0)?, span(row.try_get(1)?))))
+        }
         Err(failure) if time.is_some() && failure.refusal() == Some(&SqlState::QUERY_CANCELED) => Ok(None),
         Err(failure) => Err(failure),
     }

@@ -265,8 +265,10 @@ impl PostgresConsumer {
             let found = claim::first_within(session, endpoint, (step.after, step.last), time).await?;
             let mut state = self.state.lock();
             match found {
-                Some(first) => {
-                    let after = state.position.end_step(step, first, began, self.clock.now());
+                Some((first, took)) => {
+                    // What it cost the server, however far away that is.
+                    let now = self.clock.now();
+                    let after = state.position.end_step(step, first, now - took, now);
                     if after.is_some() {
                         return Ok(after);
                     }
@@ -503,7 +505,9 @@ impl PostgresConsumer {
     fn pause(&self, next_change: Option<Duration>) -> Duration {
         // A waiting singleton keeps its row bound.
         let binding = self.term.map(|term| term.lock_lease / 4);
-        let pause = [next_change, binding].into_iter().flatten().fold(jittered(LONGEST_SLEEP), Duration::min);
+        let late = self.state.lock().position.look_again(self.clock.now()).map(jittered);
+        let sooner = [next_change, binding, late].into_iter().flatten();
+        let pause = sooner.fold(jittered(LONGEST_SLEEP), Duration::min);
         pause.max(SHORTEST_SLEEP)
     }
 

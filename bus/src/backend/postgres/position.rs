@@ -19,6 +19,8 @@ const WHOLE_SHARE: u32 = 50;
 const WHOLE_AT_LEAST: Duration = Duration::from_secs(60);
 /// A whole queue that is looked at in less is looked at by whoever likes.
 const CHEAP: Duration = Duration::from_millis(20);
+/// Where nobody looks at the whole queue for a waiting consumer, it does so itself this often at most.
+const WHOLE_WHILE_WAITING: Duration = Duration::from_secs(3);
 /// How many messages a piece spans at first, where the whole is too much for one time.
 const PIECE: i64 = 1 << 20;
 
@@ -166,6 +168,12 @@ impl Position {
         *self = Position { set_back, ..Position::default() };
     }
 
+    /// In how long a waiting consumer looks again by itself for what was committed late, if nobody does so for it.
+    pub(super) fn look_again(&self, now: BootInstant) -> Option<Duration> {
+        let due = self.whole_not_before.map_or(Duration::ZERO, |at| at.since(now));
+        (!self.whole_is_cheap).then(|| due.max(WHOLE_WHILE_WAITING))
+    }
+
     /// Beyond here a waiting consumer is looked after: everywhere, as long as that costs next to nothing, since what is
     /// committed late may lie anywhere; else where something is waited for.
     pub(super) fn wait_beyond(&self) -> i64 {
@@ -273,5 +281,19 @@ mod tests {
         position.set_back(7);
         position.claimed(plan, Some(50));
         assert!(position.plan(at(1), false).after <= 6);
+    }
+
+    #[test]
+    fn whoever_waits_looks_itself_where_the_poll_does_not_look_everywhere() {
+        let mut position = Position::default();
+        look_back(&mut position, 0, None, 1);
+        assert_eq!((position.wait_beyond(), position.look_again(at(1))), (0, None));
+        // It took a while once: the poll keeps to the floor, and the next look is the consumer's.
+        look_back(&mut position, 1_000, None, 30);
+        assert_eq!(position.look_again(at(1_030)), Some(WHOLE_WHILE_WAITING));
+        look_back(&mut position, 5_000, None, 200);
+        assert_eq!(position.look_again(at(5_200)), Some(Duration::from_secs(10)));
+        look_back(&mut position, 15_200, None, 1);
+        assert_eq!(position.look_again(at(15_201)), None);
     }
 }
