@@ -41,8 +41,17 @@ const LAST_ROW_FOR_BACKENDS: usize = 4;
 const ASIDE: &[&str] = &["conformance", "testing", "prelude", "__private", "guide", "promises", "stores"];
 
 /// Features of `bus` that are no backends.
-const OTHER_FEATURES: &[&str] =
-    &["default", "failpoints", "cli", "conformance", "logging", "opentelemetry", "prometheus", "testing", "dashboard"];
+const OTHER_FEATURES: &[&str] = &[
+    "default",
+    "failpoints",
+    "cli",
+    "conformance",
+    "logging",
+    "opentelemetry",
+    "prometheus",
+    "testing",
+    "dashboard",
+];
 
 /// Names that say nothing about what is in a module.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc"];

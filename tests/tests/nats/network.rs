@@ -10,7 +10,7 @@ use bus_tests::nats::url_at;
 use bus_tests::tcp_proxy::{Fault, Proxy};
 use bus_tests::weather::{self, behind_proxy};
 
-use crate::store::{open, PATIENCE, PREFIX, endpoint, open_locks, receive, server, settle};
+use crate::store::{PATIENCE, PREFIX, endpoint, open, open_locks, receive, server, settle};
 
 /// M12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

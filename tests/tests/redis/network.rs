@@ -11,7 +11,7 @@ use bus_tests::tcp_proxy::{Fault, Proxy};
 use bus_tests::weather::{self, behind_proxy};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{open, PATIENCE, PREFIX, body, open_locks, receive, receive_now, server, settle};
+use crate::store::{PATIENCE, PREFIX, body, open, open_locks, receive, receive_now, server, settle};
 
 /// M12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

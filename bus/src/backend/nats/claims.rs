@@ -102,6 +102,8 @@ pub(super) struct Told {
     /// The how manieth delivery by this consumer it is.
     pub(super) nth: u64,
     pub(super) sequence: u64,
+    /// The how manieth of all that this consumer has delivered it is.
+    pub(super) delivery: u64,
     /// When the message was stored, in nanoseconds.
     pub(super) stored: i64,
 }
@@ -112,8 +114,13 @@ impl Told {
         let tokens: Vec<_> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
         // The shorter form has no domain and no account.
         let counts = tokens.get(if tokens.len() > 7 { 4.. } else { 2.. })?;
-        let [nth, sequence, _, stored, ..] = counts else { return None };
-        Some(Told { nth: nth.parse().ok()?, sequence: sequence.parse().ok()?, stored: stored.parse().ok()? })
+        let [nth, sequence, delivery, stored, ..] = counts else { return None };
+        Some(Told {
+            nth: nth.parse().ok()?,
+            sequence: sequence.parse().ok()?,
+            delivery: delivery.parse().ok()?,
+            stored: stored.parse().ok()?,
+        })
     }
 }
 
@@ -135,7 +142,7 @@ mod tests {
 
     #[test]
     fn both_forms_of_reply_are_read() {
-        let told = Some(Told { nth: 2, sequence: 17, stored: 1_796_069_924_280_284_106 });
+        let told = Some(Told { nth: 2, sequence: 17, delivery: 3, stored: 1_796_069_924_280_284_106 });
         for reply in [
             "$JS.ACK.bus_q_jobs.all.2.17.3.1796069924280284106.4",
             "$JS.ACK._.ACCHASH.bus_q_jobs.all.2.17.3.1796069924280284106.4",

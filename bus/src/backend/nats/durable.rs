@@ -67,6 +67,11 @@ impl Info {
         self.delivered.stream_seq
     }
 
+    /// Whether it knows of its delivery of that number: it does not where the server crashed before it had written it down.
+    pub(super) fn knows(&self, delivery: u64) -> bool {
+        delivery <= self.delivered.consumer_seq
+    }
+
     /// How many deliveries this consumer has made since then; `None` if then it was another one.
     pub(super) fn deliveries_since(&self, then: &Info) -> Option<u64> {
         let is_same = self.name == then.name && self.created == then.created;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::body;
 use super::client::{Ask, Client};
 use super::delay;
-use super::error::{error, Lost, closed, unexpected};
+use super::error::{Lost, closed, error, unexpected};
 use super::jetstream::{MESSAGE_ID, Written};
 use super::streams::Home;
 use crate::coalesce::{Progress, all_or_unknown, is_outage, not_tried};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::claims::{Claim, DONE, GIVEN_BACK, IN_PROGRESS, not_for};
+use super::claims::{Claim, DONE, GIVEN_BACK, IN_PROGRESS, Told, not_for};
 use super::client::Ask;
 use super::consumer::Reader;
 use super::counts::Record;
@@ -15,6 +15,9 @@ use super::record::NO_RECORD;
 use crate::contract::{Outgoing, Settlement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Receipt, Verdict};
+
+/// How long the server may say nothing to an acknowledgement before it is looked into why.
+const SILENCE: Duration = Duration::from_secs(1);
 
 impl Reader {
     /// Ends claims, all at the same time, each answered for.
@@ -141,7 +144,12 @@ impl Reader {
     /// server takes an answer from anybody.
     async fn answer(&self, claim: &Claim, with: impl Into<Bytes>) -> Result<()> {
         let until = self.deadline_of(claim).ok_or_else(receipt_lost)?;
-        if self.client.ask(Ask::new(claim.reply.as_str(), with), until, Lost::Again).await?.is_some() {
+        let answered = tokio::select! {
+            biased;
+            answered = self.client.ask(Ask::new(claim.reply.as_str(), with), until, Lost::Again) => answered?,
+            () = self.forgotten(claim, until) => return Err(receipt_lost()),
+        };
+        if answered.is_some() {
             return Ok(());
         }
         // Nobody listens there: the consumer is gone, or the server has only just started.
@@ -158,6 +166,22 @@ impl Reader {
                 self.lose_durable();
                 Err(receipt_lost())
             }
+        }
+    }
+
+    /// Returns if the server is silent because it does not know of the delivery any more. One that has crashed may have lost
+    /// the last moments' deliveries: it makes them again, and does not say a word to who acknowledges the lost ones
+    /// (nats-server 2.15; 2.9 takes their acknowledgements).
+    async fn forgotten(&self, claim: &Claim, until: Instant) {
+        tokio::time::sleep(SILENCE).await;
+        let source = match self.durable().await {
+            Ok(Some(durable)) => durable.source.clone(),
+            _ => return std::future::pending().await,
+        };
+        let delivery = Told::read(&claim.reply).map_or(0, |told| told.delivery);
+        match durable::info(&self.client, &source, until).await {
+            Ok(Some(info)) if info.epoch() == claim.record.epoch && !info.knows(delivery) => {}
+            _ => std::future::pending().await,
         }
     }
 
