@@ -5,6 +5,7 @@ mod fields;
 mod handlers;
 mod hops;
 mod metrics;
+mod replay;
 mod spans;
 
 use bus::Endpoint;
