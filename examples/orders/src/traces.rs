@@ -1,5 +1,7 @@
 //! Traces and logs: all that a program has to do for them.
 
+use std::io::{IsTerminal, stderr};
+
 use anyhow::Context;
 use opentelemetry::propagation::TextMapCompositePropagator;
 use opentelemetry::trace::TracerProvider;
@@ -21,7 +23,7 @@ pub struct Traces(Option<SdkTracerProvider>);
 /// If the endpoint cannot be one.
 pub fn start() -> anyhow::Result<Traces> {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
-    let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt::layer().with_ansi(stderr().is_terminal()).with_writer(stderr);
     let provider = exported()?;
     let traces = provider
         .as_ref()
