@@ -90,8 +90,9 @@ fn registration(provider: &Provider) -> TokenStream {
     let constructor =
         ident(if *scoped { "for_message_whose_future_is_send" } else { "for_host_whose_future_is_send" });
     let provides = ident(if is_result(product) { "provides_result" } else { "provides" });
+    let disposed_by = ident(if is_result(product) { "result_disposed_by" } else { "disposed_by" });
     let disposed = dispose.as_ref().map(|FunctionPath(function)| {
-        spanned::call(function, quote!(.disposed_by), function.to_token_stream())
+        spanned::call(function, quote!(.#disposed_by), function.to_token_stream())
     });
     let (demands, args) = arguments(provider);
     let call = call(provider);

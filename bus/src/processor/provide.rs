@@ -4,7 +4,6 @@ use std::any::TypeId;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::ready;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -149,30 +148,37 @@ impl<T: 'static, Rest: HostArgs> HostArgs for (HostArg<T>, Rest) {
     }
 }
 
-/// What a provider returns (`R`), the value in it (`T`), and how it ends. The constructors alone have the bounds.
-pub struct Product<R, T> {
+/// What a provider returns, the value in it, and how that ends. The constructors alone have the bounds.
+pub struct Product<R> {
     id: Requirement,
     value: fn(R) -> Result<Value>,
     disposal: Option<Disposal>,
-    of: PhantomData<fn() -> T>,
 }
 
 /// A provider that returns its value as it is.
-pub fn provides<T: Send + Sync + 'static>() -> Product<T, T> {
-    let value = |value| Ok(Arc::new(value) as Value);
-    Product { id: Requirement::host::<T>(), value, disposal: None, of: PhantomData }
+pub fn provides<T: Send + Sync + 'static>() -> Product<T> {
+    Product { id: Requirement::host::<T>(), value: |value| Ok(Arc::new(value)), disposal: None }
 }
 
 /// A provider that returns a `Result`.
-pub fn provides_result<R: ProvidedResult>() -> Product<R, R::Value> {
+pub fn provides_result<R: ProvidedResult>() -> Product<R> {
     let value = |result| Ok(Arc::new(unwrapped(result)?) as Value);
-    Product { id: Requirement::host::<R::Value>(), value, disposal: None, of: PhantomData }
+    Product { id: Requirement::host::<R::Value>(), value, disposal: None }
 }
 
-impl<R, T: Send + Sync + 'static> Product<R, T> {
+impl<T: Send + Sync + 'static> Product<T> {
     /// What `#[provide(scoped)]` calls for `dispose = function`.
     #[must_use]
     pub fn disposed_by(mut self, function: impl Dispose<T>) -> Self {
+        self.disposal = Some(dispose::erased(function));
+        self
+    }
+}
+
+impl<T: Send + Sync + 'static, E> Product<Result<T, E>> {
+    /// The same, of a provider that returns a `Result`.
+    #[must_use]
+    pub fn result_disposed_by(mut self, function: impl Dispose<T>) -> Self {
         self.disposal = Some(dispose::erased(function));
         self
     }
@@ -215,9 +221,9 @@ impl<T: Send + Sync + 'static, E: Into<Box<dyn StdError + Send + Sync>> + Send +
 impl Provider {
     /// A provider for the whole host. Its name is to be read in the compiler's error about a future that is not `Send`.
     #[doc(hidden)]
-    pub fn for_host_whose_future_is_send<R, T, A, F, Called>(
+    pub fn for_host_whose_future_is_send<R, A, F, Called>(
         about: About,
-        product: Product<R, T>,
+        product: Product<R>,
         args: A,
         function: F,
     ) -> Self
@@ -238,9 +244,9 @@ impl Provider {
 
     /// A provider for each message.
     #[doc(hidden)]
-    pub fn for_message_whose_future_is_send<R, T, A, F, Called>(
+    pub fn for_message_whose_future_is_send<R, A, F, Called>(
         about: About,
-        product: Product<R, T>,
+        product: Product<R>,
         args: A,
         function: F,
     ) -> Self
