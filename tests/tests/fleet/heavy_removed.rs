@@ -14,8 +14,9 @@ const LEASE: Duration = Duration::from_secs(3);
 /// Longer than the holder of a lock that is gone can believe in it.
 const BELIEVED: Duration = LEASE;
 
-/// A lock that an operator removes excludes nobody, so that another host may begin while the holder does not know yet. It
-/// learns it within its lease; from then on one of them at a time runs what is sent, by itself, and under a higher fence.
+/// A lock that an operator removes excludes nobody (on Postgres: nobody who has not seen it held), so that another host may
+/// begin while the holder does not know yet. It learns it within its lease; from then on one of them at a time runs what is
+/// sent, by itself, and under a higher fence.
 async fn everything_is_removed(server: Option<Server>) {
     let Some(server) = server else { return };
     let site = Site::new();

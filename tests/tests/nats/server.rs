@@ -120,3 +120,22 @@ async fn an_encrypted_server_is_used_if_its_certificate_is_trusted() {
     let plain = Nats::start();
     assert!(open(&format!("{}&tls=true", plain.url(PREFIX))).await.is_err());
 }
+
+/// S22: hosts of a fleet that start at once on a server that has nothing yet. One of them makes each stream, and all have it:
+/// nats-server 2.9 tells some of those that make one at once that its subjects are somebody else's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_that_start_at_once_on_an_empty_server_all_start() {
+    let Some(server) = server() else { return };
+    for round in 0..20 {
+        let url = server.url(&format!("{PREFIX}{round}"));
+        let start = || async {
+            let transport = open(&url).await?;
+            transport.prepare(&[(*endpoint("jobs")).clone(), (*endpoint("placed/mail")).clone()]).await?;
+            open_locks(&url).await?.initialize().await?;
+            Ok::<_, bus::Error>(transport)
+        };
+        for started in futures_util::future::join_all((0..16).map(|_| start())).await {
+            started.expect("it starts").close().await;
+        }
+    }
+}

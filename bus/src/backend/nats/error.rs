@@ -49,6 +49,11 @@ impl Refusal {
         self.err_code == 10_058
     }
 
+    /// The subjects of a stream that is to be made are those of one that is there.
+    pub(super) fn is_overlap(&self) -> bool {
+        self.err_code == 10_065
+    }
+
     /// The message is not there (any more).
     pub(super) fn is_no_message(&self) -> bool {
         let says = |words| self.description.contains(words);
@@ -69,7 +74,7 @@ impl Refusal {
                 (ErrorKind::Unavailable, "the server has no room for more: it takes nothing new")
             }
             (_, 10_054) => (ErrorKind::TooLarge, "the stream takes no message of this size"),
-            (_, 10_065) => (
+            _ if self.is_overlap() => (
                 ErrorKind::Config,
                 "the subjects belong to somebody else's stream: choose another prefix, or remove it",
             ),

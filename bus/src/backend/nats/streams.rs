@@ -16,6 +16,9 @@ const REMEMBERED: u64 = 120_000_000_000;
 /// The pause before a stream that cannot be made is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long another host may take to make a stream whose subjects are taken already.
+const IN_THE_MAKING: Duration = Duration::from_secs(1);
+
 /// A stream of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Home {
@@ -81,12 +84,21 @@ impl Client {
     /// Makes a stream where it is missing; one that is there stays as it is.
     pub(super) async fn furnish(&self, home: &Home, until: Instant) -> Result<()> {
         let name = home.name(self);
-        let told: Told<Value> =
-            self.request(&format!("STREAM.CREATE.{name}"), &home.config(self), until).await?;
-        match told {
-            Ok(_) => Ok(()),
-            Err(refusal) if refusal.is_stream_there() => Ok(()),
-            Err(refusal) => Err(refusal.into_error().with("stream", name)),
+        let patience = until.min(Instant::now() + IN_THE_MAKING);
+        loop {
+            let told: Told<Value> =
+                self.request(&format!("STREAM.CREATE.{name}"), &home.config(self), until).await?;
+            match told {
+                Ok(_) => return Ok(()),
+                Err(refusal) if refusal.is_stream_there() => return Ok(()),
+                // Of several hosts that make it at once, nats-server 2.9 tells one or the other that its subjects are taken:
+                // by that very stream.
+                Err(refusal) if refusal.is_overlap() && self.is_there(home, until).await? => return Ok(()),
+                Err(refusal) if refusal.is_overlap() && Instant::now() < patience => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(refusal) => return Err(refusal.into_error().with("stream", name)),
+            }
         }
     }
 
