@@ -78,12 +78,25 @@ async fn transaction(
     Ok(Transaction { diary: Diary::clone(&diary), end })
 }
 
+/// Panics when it is dropped.
+struct Fragile;
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
 async fn roll_back(transaction: Scoped<Transaction>) -> Result<(), String> {
     transaction.diary.note("transaction ends");
     match transaction.end.as_str() {
         "fails" => return Err("the answer was no".to_owned()),
         "panics" => panic!("on purpose"),
         "hangs" => std::future::pending().await,
+        "breaks" => {
+            let _held = Fragile;
+            std::future::pending().await
+        }
         _ => tokio::time::sleep(Duration::from_millis(10)).await,
     }
     transaction.diary.note("transaction ended");
@@ -198,6 +211,7 @@ async fn a_disposal_that_fails_panics_or_hangs_is_told_and_stops_nothing() {
         ("fails", "the answer was no"),
         ("panics", "it panicked: on purpose"),
         ("hangs", "it took longer than 5s"),
+        ("breaks", "it panicked while it was dropped: on purpose"),
     ] {
         embedded.host.bus().send(Booking).header("end", how).await.expect("sent");
         embedded.host.advance(1.minutes()).await;
@@ -210,8 +224,8 @@ async fn a_disposal_that_fails_panics_or_hangs_is_told_and_stops_nothing() {
         let last = failed.last().unwrap_or_else(|| panic!("nothing is told of one that {how}"));
         assert!(last.contains(told) && last.contains("Transaction"), "{last}");
     }
-    assert_eq!(heard.events("disposal.failed").len(), 3, "once each");
-    assert_eq!(embedded.host.completed::<Booking>().len(), 3, "the messages are done");
+    assert_eq!(heard.events("disposal.failed").len(), 4, "once each");
+    assert_eq!(embedded.host.completed::<Booking>().len(), 4, "the messages are done");
     assert!(embedded.host.dead::<Booking>().is_empty());
 }
 

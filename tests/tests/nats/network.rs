@@ -90,6 +90,32 @@ async fn lost_answers_lock_nobody_out() {
     }
 }
 
+/// Two hosts give up on the same message, one of which was cut off meanwhile and has lost its claim: its letter does not take
+/// the other's place, and goes with nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_two_hosts_give_up_on_has_its_letter() {
+    let Some(server) = server() else { return };
+    let (store, proxy, direct) = behind_proxy(server).await;
+    direct.send("jobs", ["it"]).await;
+    let spec = || ConsumerSpec::new(endpoint("jobs"), Duration::from_secs(5));
+    let dead = || Verdict::DeadLetter { reason: "no".into(), error: None };
+    let consumer = store.consumer_with(spec()).await;
+    let claimed = receive(&consumer, 1).await.remove(0);
+    proxy.set(Fault::BlackHole);
+    let late = tokio::spawn({
+        let (consumer, receipt, dead) = (std::sync::Arc::clone(&consumer), claimed.receipt.clone(), dead());
+        async move { settle(&consumer, &receipt, dead).await }
+    });
+    let other = direct.consumer_with(spec()).await;
+    let again = receive(&other, 1).await.remove(0);
+    settle(&other, &again.receipt, dead()).await.unwrap();
+    proxy.set(Fault::None);
+    late.await.unwrap().unwrap_err();
+    let late = settle(&consumer, &claimed.receipt, dead()).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::ReceiptLost, "{late:?}");
+    assert_eq!(direct.depth("jobs").await, Depth::new(0, 0, 0, 1));
+}
+
 fn failed() -> Verdict {
     Verdict::Retry { after: Some(Duration::ZERO), error: bus::Error::new(ErrorKind::Handler, "no") }
 }

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::body;
 use super::client::{Ask, Client};
@@ -38,6 +39,7 @@ impl Client {
         payload: &Bytes,
         (reason, error): (&str, Option<&Error>),
         deliveries: u32,
+        until: Instant,
     ) -> Result<u64> {
         let error = error.map(|error| shortened(&error.with_causes()));
         let said = Said { reason: shortened(reason), error, deliveries };
@@ -47,7 +49,7 @@ impl Client {
         body::put_text(&mut letter, &said);
         letter.extend_from_slice(payload);
         let ask = Ask::new(self.names.dead_letter(endpoint, id.as_uuid()), letter);
-        match self.write(&Home::Dead, ask, self.deadline(), Lost::Again).await? {
+        match self.write(&Home::Dead, ask, until, Lost::Again).await? {
             Written::As(number) => Ok(number),
             Written::Conflict => Err(unexpected("a conflict where there is no condition")),
         }

@@ -22,8 +22,8 @@ use crate::message::{Endpoint, Name};
 pub(super) struct Recipients {
     /// When the stream of records was made: it is there as long as the store is.
     beginning: Beginning,
-    /// Each topic's subscriptions, as they were found last.
-    topics: Mutex<BTreeMap<Name, Vec<Endpoint>>>,
+    /// Each topic's subscriptions, as they were found last, and when.
+    topics: Mutex<BTreeMap<Name, (Instant, Vec<Endpoint>)>>,
 }
 
 impl Client {
@@ -32,11 +32,17 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) while it is not known again who reads it.
     pub(super) async fn recipients(&self, topic: &Name, until: Instant) -> Result<Vec<Endpoint>> {
+        let looked = Instant::now();
         let mut found = self.subscriptions(topic, until).await?;
         let before = self.recipients.topics.lock().get(topic).cloned();
+        // What was seen long ago does not tell who has come to read since, and may be missing now.
+        let is_known = before
+            .as_ref()
+            .is_some_and(|(seen, known)| !known.is_empty() && seen.elapsed() < READ_AGAIN_WITHIN);
         let is_missing = |one: &Endpoint| !found.contains(one);
-        let missing: Vec<_> = before.iter().flatten().filter(|one| is_missing(one)).cloned().collect();
-        if before.is_none() || !missing.is_empty() {
+        let known = before.iter().flat_map(|(_, known)| known);
+        let missing: Vec<_> = known.filter(|one| is_missing(one)).cloned().collect();
+        if !is_known || !missing.is_empty() {
             self.refuse_if_emptied(until).await?;
         }
         for subscription in missing {
@@ -44,7 +50,7 @@ impl Client {
                 found.push(subscription);
             }
         }
-        self.recipients.topics.lock().insert(topic.clone(), found.clone());
+        self.recipients.topics.lock().insert(topic.clone(), (looked, found.clone()));
         Ok(found)
     }
 

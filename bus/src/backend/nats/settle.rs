@@ -81,25 +81,59 @@ impl Reader {
         self.post.send_all(outgoing).await.into_iter().collect::<Result<Vec<_>>>().map(drop)
     }
 
-    /// Puts the message among the dead letters, and ends the claim. Where that is refused the message stays, and is somebody
-    /// else's: the letter is taken back. After a former try, whose answer was lost, it may be all that is left.
+    /// Puts the message among the dead letters, and ends the claim. Two holders may do so at once, one of whom has lost his
+    /// claim: no letter is written after a claim's end, and whoever has ended his sees to it that there is one.
     pub(super) async fn bury(
         &self,
         claim: &Claim,
         why: (&str, Option<&Error>),
         deliveries: u32,
     ) -> Result<()> {
-        let (client, endpoint) = (&self.client, &self.spec.endpoint);
-        let letter = client.bury(endpoint, claim.id, &claim.payload, why, deliveries).await?;
-        let ended = self.finish(claim).await;
-        let is_refused = matches!(&ended, Err(refusal) if refusal.kind() == ErrorKind::ReceiptLost);
-        if is_refused
-            && !claim.is_in_doubt
-            && let Err(error) = client.remove(&client.names.dead(), letter, client.deadline()).await
-        {
+        let until = self.deadline_of(claim).ok_or_else(receipt_lost)?;
+        let letter = self.write_letter(claim, why, deliveries, until).await?;
+        match self.finish(claim).await {
+            Ok(()) => {
+                let (dead, until) = (self.client.names.dead(), self.client.deadline());
+                if self.client.all_of(&dead, letter..=letter, until).await?.is_empty() {
+                    // Overwritten by another's, or taken back with it.
+                    self.write_letter(claim, why, deliveries, until).await?;
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                // After a former try, whose answer was lost, the letter may be all that is left.
+                if refusal.kind() == ErrorKind::ReceiptLost && !claim.is_in_doubt {
+                    self.take_back(claim, letter).await;
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn write_letter(
+        &self,
+        claim: &Claim,
+        why: (&str, Option<&Error>),
+        deliveries: u32,
+        until: Instant,
+    ) -> Result<u64> {
+        self.client.bury(&self.spec.endpoint, claim.id, &claim.payload, why, deliveries, until).await
+    }
+
+    /// Takes back the letter of a message that is still in its queue, and so somebody else's. Where that cannot be seen
+    /// there is rather a letter too many.
+    async fn take_back(&self, claim: &Claim, letter: u64) {
+        let (client, endpoint, until) = (&self.client, &self.spec.endpoint, self.client.deadline());
+        let removed = async {
+            let queue = client.names.stream(endpoint);
+            if client.all_of(&queue, claim.sequence..=claim.sequence, until).await?.is_empty() {
+                return Ok(true);
+            }
+            client.remove(&client.names.dead(), letter, until).await
+        };
+        if let Err(error) = removed.await {
             tracing::warn!(%endpoint, %error, "a dead letter stays whose message is still in its queue");
         }
-        ended
     }
 
     /// The message is done: it leaves the queue.

@@ -71,6 +71,8 @@ impl Depths {
             if tokio::time::timeout(GOOD_FOR, self.ask(common, &post)).await.is_err() {
                 return;
             }
+            // May take longer where much waits; the depths do not wait for it.
+            let _ = tokio::time::timeout(GOOD_FOR, self.ask_for_the_oldest(common, &post)).await;
         }
     }
 
@@ -81,11 +83,19 @@ impl Depths {
         let Some(inspect) = can.inspect else { return };
         let at = common.clock.now();
         let Ok(depth) = inspect.depth(&post.endpoint).await else { return };
-        let oldest = match &can.readers {
-            Some(readers) if depth.ready > 0 => readers.oldest(&post.endpoint).await.unwrap_or_default(),
-            _ => None,
-        };
-        let seen = Seen { depth, oldest, at, is_rough: can.rough_depth };
+        let seen = Seen { depth, oldest: None, at, is_rough: can.rough_depth };
         self.seen.lock().insert((post.transport, post.endpoint.clone()), seen);
+    }
+
+    /// How old the oldest message is, of those that wait.
+    async fn ask_for_the_oldest(&self, common: &Common, post: &Post) {
+        let key = (post.transport, post.endpoint.clone());
+        let does_one_wait = self.seen.lock().get(&key).is_some_and(|seen| seen.depth.ready > 0);
+        let Ok(transport) = common.stores.transport(post.transport) else { return };
+        let Some(readers) = transport.capabilities().readers.filter(|_| does_one_wait) else { return };
+        let oldest = readers.oldest(&post.endpoint).await.unwrap_or_default();
+        if let Some(seen) = self.seen.lock().get_mut(&key) {
+            seen.oldest = oldest;
+        }
     }
 }

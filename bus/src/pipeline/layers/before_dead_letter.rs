@@ -35,18 +35,26 @@ impl<'h> Prepared<'h> {
     ) {
         let Verdict::DeadLetter { reason, error } = verdict else { return };
         let (endpoint, id) = (Arc::clone(&self.delivery.endpoint), self.delivery.envelope.id);
-        let run = panics::caught("it", || (self.hook)(self.delivery, reason.clone(), error.clone()));
-        let failure = tokio::select! {
-            biased;
-            verdict = run => match verdict {
-                Verdict::Retry { error, .. } | Verdict::DeadLetter { error: Some(error), .. } => error,
-                _ => return,
-            },
-            () = cut.cancelled() => Error::new(ErrorKind::Handler, "it was cut off with the run"),
-            () = tokio::time::sleep(limit) => {
-                Error::new(ErrorKind::Handler, format!("it ran longer than the processor's message_lock_timeout of {limit:?}"))
+        let run = || (self.hook)(self.delivery, reason.clone(), error.clone());
+        // What is dropped since it took too long has destructors, which may panic as well.
+        let failure = panics::outcome_of(|| async {
+            tokio::select! {
+                biased;
+                verdict = panics::caught("it", run) => match verdict {
+                    Verdict::Retry { error, .. } | Verdict::DeadLetter { error: Some(error), .. } => Some(error),
+                    _ => None,
+                },
+                () = cut.cancelled() => Some(Error::new(ErrorKind::Handler, "it was cut off with the run")),
+                () = tokio::time::sleep(limit) => {
+                    Some(Error::new(ErrorKind::Handler, format!("it ran longer than the processor's message_lock_timeout of {limit:?}")))
+                }
             }
-        };
+        })
+        .await;
+        let failure = failure.unwrap_or_else(|text| {
+            Some(Error::new(ErrorKind::Handler, format!("it panicked while it was dropped: {text}")))
+        });
+        let Some(failure) = failure else { return };
         let failure = redact.error(failure);
         tracing::error!(target: "bus::pipeline", event = "hook.failed", %endpoint, message_id = %id, error = %dead_letter::for_the_log(&failure), "what is done before the message is dead-lettered has failed; it is dead-lettered all the same");
     }

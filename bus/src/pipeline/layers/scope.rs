@@ -66,7 +66,7 @@ impl TimeLeft<'_> {
 
 /// Disposes of one; answers what went wrong.
 async fn disposed(disposal: &Disposal, value: Value, time: &mut TimeLeft<'_>) -> Option<Error> {
-    let run = panics::caught("it", || {
+    let run = || {
         let run = (disposal.dispose)(value);
         async {
             match run.await {
@@ -74,18 +74,24 @@ async fn disposed(disposal: &Disposal, value: Value, time: &mut TimeLeft<'_>) ->
                 Err(error) => Verdict::Retry { after: None, error },
             }
         }
-    });
-    let why = tokio::select! {
-        biased;
-        verdict = run => match verdict {
-            Verdict::Retry { error, .. } => Some(error),
-            _ => None,
-        },
-        () = time.share_is_over() => Some(Error::new(ErrorKind::Handler, "it was cut off with the run")),
-        () = tokio::time::sleep(DISPOSAL_LIMIT) => {
-            Some(Error::new(ErrorKind::Handler, format!("it took longer than {DISPOSAL_LIMIT:?}")))
-        }
     };
+    // What is dropped since it took too long has destructors, which may panic as well.
+    let why = panics::outcome_of(|| async {
+        tokio::select! {
+            biased;
+            verdict = panics::caught("it", run) => match verdict {
+                Verdict::Retry { error, .. } => Some(error),
+                _ => None,
+            },
+            () = time.share_is_over() => Some(Error::new(ErrorKind::Handler, "it was cut off with the run")),
+            () = tokio::time::sleep(DISPOSAL_LIMIT) => {
+                Some(Error::new(ErrorKind::Handler, format!("it took longer than {DISPOSAL_LIMIT:?}")))
+            }
+        }
+    })
+    .await;
     time.rest -= 1;
-    why
+    why.unwrap_or_else(|text| {
+        Some(Error::new(ErrorKind::Handler, format!("it panicked while it was dropped: {text}")))
+    })
 }

@@ -9,7 +9,7 @@ WITH risen AS (
 INSERT INTO {schema}.message (endpoint, until, uuid, type, headers, sent_at, body)
 SELECT endpoint, 1, uuid, type,
     CASE
-        WHEN headers IS NULL THEN '{"bus-put-back":"1"}'
+        WHEN headers IS NULL OR headers = '{}' THEN '{"bus-put-back":"1"}'
         WHEN position('"bus-put-back":' IN headers) > 0 THEN headers
         ELSE '{"bus-put-back":"1",' || substr(headers, 2)
     END,
