@@ -70,7 +70,7 @@ fn configuration(config: &Yaml<'_>, deployment: &Yaml<'_>) -> Config {
         // In the cluster it is a secret.
         "BUS_TRANSPORTS__DEFAULT" => {
             assert_eq!(text(variable, "valueFrom/secretKeyRef/key"), "url");
-            "postgres://orders:secret@db/orders".to_owned()
+            "redis://orders:secret@db/0".to_owned()
         }
         _ => text(variable, "value").to_owned(),
     };
@@ -78,7 +78,9 @@ fn configuration(config: &Yaml<'_>, deployment: &Yaml<'_>) -> Config {
         .iter()
         .map(|variable| (text(variable, "name").to_owned(), value_of(variable, text(variable, "name"))))
         .collect();
-    assert!(variables.keys().all(|name| name.starts_with("BUS_")), "one is not ours: {:?}", variables.keys());
+    // Ours, and the program's own.
+    let is_known = |name: &String| name.starts_with("BUS_") || name.starts_with("ORDERS_");
+    assert!(variables.keys().all(is_known), "who reads them? {:?}", variables.keys());
     Config::read(directory.path(), variables).expect("the pod's configuration is one")
 }
 

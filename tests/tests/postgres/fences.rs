@@ -72,15 +72,15 @@ struct MyTransaction<D>(D);
 
 impl<D: Driver> SqlExecutor for MyTransaction<D> {
     fn execute<'a>(&'a mut self, sql: &'a str, params: &'a [SqlValue]) -> BoxFuture<'a, bus::Result<u64>> {
-        let params = params.iter().filter_map(|value| match value {
-            SqlValue::Integer(number) => Some(Value::Integer(*number)),
-            SqlValue::Text(text) => Some(Value::Text(text.clone())),
-            SqlValue::Blob(bytes) => Some(Value::Blob(bytes.clone())),
-            _ => None,
+        let params = params.iter().map(|value| match value {
+            SqlValue::Integer(number) => Ok(Value::Integer(*number)),
+            SqlValue::Text(text) => Ok(Value::Text(text.clone())),
+            SqlValue::Blob(bytes) => Ok(Value::Blob(bytes.clone())),
+            _ => Err(bus::Error::new(ErrorKind::Unsupported, "a value of a new type")),
         });
-        let params = params.collect();
+        let params = params.collect::<bus::Result<Vec<_>>>();
         Box::pin(async move {
-            let done = self.0.run(sql, params).await;
+            let done = self.0.run(sql, params?).await;
             done.map_err(|e| bus::Error::new(ErrorKind::Unavailable, "the statement failed").caused_by(e))
         })
     }
