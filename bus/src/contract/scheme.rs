@@ -69,7 +69,7 @@ impl StoreUrl {
     /// assert_eq!(url.number("replicas", 1, 1..=5)?, 3);
     /// assert_eq!(url.number("timeout", 5_000, 100..=60_000)?, 5_000);
     /// assert!(url.number("replicas", 1, 1..=2).is_err());
-    /// # bus::Result::Ok(())
+    /// # Ok::<(), bus::Error>(())
     /// ```
     pub fn number<N: FromStr + PartialOrd + fmt::Display>(
         &self,
