@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::served::Server;
 use crate::shim::GoClock;
 use crate::skip::not_run;
+use crate::wait::until_stopped;
 
 /// Longer than a server takes to start, also on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -212,16 +213,18 @@ impl Nats {
         async_nats::connect(format!("127.0.0.1:{}", self.port)).await.expect("a connection")
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends it a signal; answers its id.
+    fn signal(&self, signal: Signal) -> u32 {
         let child = self.child.lock();
-        let pid = i32::try_from(child.as_ref().expect("the server is there").id()).ok();
-        let pid = pid.and_then(Pid::from_raw).expect("a process id");
+        let id = child.as_ref().expect("the server is there").id();
+        let pid = i32::try_from(id).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(pid, signal).expect("a child can be sent signals");
+        id
     }
 
     /// Freezes it: its connections stay, and nothing is answered.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        until_stopped(self.signal(Signal::STOP));
     }
 
     /// Lets it go on.

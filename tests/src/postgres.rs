@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
 use crate::skip;
-use crate::wait::PATIENCE;
+use crate::wait::{PATIENCE, until_stopped};
 
 /// Whether a test that needs Postgres can run. Where it cannot, that is said; with `BUS_TEST_STRICT=1` it is a failure.
 ///
@@ -183,6 +183,7 @@ impl Server {
     /// Freezes all of it: connections stay, nothing answers.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
+        self.processes().into_iter().for_each(until_stopped);
     }
 
     /// Lets it go on.

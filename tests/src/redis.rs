@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::served::Server;
 use crate::skip::not_run;
+use crate::wait::until_stopped;
 
 /// What forgets everything when it ends.
 pub const FORGETFUL: &[&str] = &["--appendonly", "no"];
@@ -107,16 +108,18 @@ impl Redis {
         self.query(command).unwrap_or_else(|e| panic!("{command:?}: {e}"))
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends it a signal; answers its id.
+    fn signal(&self, signal: Signal) -> u32 {
         let child = self.child.lock();
-        let pid = i32::try_from(child.as_ref().expect("the server is there").id()).ok();
-        let pid = pid.and_then(Pid::from_raw).expect("a process id");
+        let id = child.as_ref().expect("the server is there").id();
+        let pid = i32::try_from(id).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(pid, signal).expect("a child can be sent signals");
+        id
     }
 
     /// Freezes it: its connections stay, and nothing is answered.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        until_stopped(self.signal(Signal::STOP));
     }
 
     /// Lets it go on.

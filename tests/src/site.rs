@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::journal::{self, Entry, Journal};
 use crate::runs::{self, Run};
 use crate::store::Store;
-use crate::wait;
+use crate::wait::{self, until_stopped};
 
 /// A temporary directory in which a test's processes work.
 #[derive(Debug)]
@@ -292,7 +292,9 @@ impl Process<'_> {
 
     /// Freezes it.
     pub fn freeze(&mut self) -> u64 {
-        self.signal(Signal::STOP)
+        let before = self.signal(Signal::STOP);
+        until_stopped(self.pid());
+        before
     }
 
     /// Lets it go on.

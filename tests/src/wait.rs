@@ -61,3 +61,26 @@ pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
         Err(_) => panic!("after {PATIENCE:?} still not: {what}"),
     }
 }
+
+/// Waits until a process that was sent SIGSTOP has stopped: until then its threads go on where they are.
+///
+/// # Panics
+/// If it goes on for ten seconds.
+pub fn until_stopped(process: u32) {
+    let is_stopped = |stat: String| {
+        // The state follows the name, which is in brackets and may be anything.
+        stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['T', 't', 'Z', 'X']))
+    };
+    let begun = Instant::now();
+    loop {
+        // One that has ended is as good as stopped, and so is a thread.
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return };
+        let mut stats =
+            threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+        if stats.all(is_stopped) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "process {process} does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -139,7 +139,8 @@ impl PostgresLocks {
                 return Ok(None);
             };
             let make: [Param<'_>; 4] = [&name, &owner, &lease, &before];
-            return first_fence(&self.shared.ask(time, &statement::LOCK_MAKE, &make).await?);
+            let made = first_fence(&self.shared.ask(time, &statement::LOCK_MAKE, &make).await?)?;
+            return self.unless_another_was_faster(id, made, time).await;
         };
         // It may have been renewed until just before the answer.
         let sighting = self.see(id, &record, self.shared.clock.now());
@@ -159,7 +160,25 @@ impl PostgresLocks {
         }
         let fence = fence_column(record.fence);
         let take: [Param<'_>; 7] = [&name, &owner, &lease, &record.owner, &fence, &record.renewed_at, &dead];
-        first_fence(&self.shared.ask(time, &statement::LOCK_TAKE, &take).await?)
+        let taken = first_fence(&self.shared.ask(time, &statement::LOCK_TAKE, &take).await?)?;
+        self.unless_another_was_faster(id, taken, time).await
+    }
+
+    /// What was taken. Where another candidate was faster, its record is seen at once: should somebody remove it before the
+    /// next look, it is known to be held.
+    async fn unless_another_was_faster(
+        &self,
+        id: &LockId,
+        taken: Option<Fence>,
+        time: Duration,
+    ) -> Result<Option<Fence>, Failure> {
+        if taken.is_none() {
+            let rows = self.shared.ask(time, &statement::LOCK_FIND, &[&id.as_str()]).await?;
+            if let Some(record) = rows.first().map(Record::read).transpose()? {
+                self.see(id, &record, self.shared.clock.now());
+            }
+        }
+        Ok(taken)
     }
 }
 
