@@ -78,6 +78,25 @@ async fn a_held_lock_whose_record_was_removed_is_taken_after_a_lease_and_with_a_
     }
 }
 
+/// S7: of two who ask at the same moment one is given the lock; the other one has seen it held, whatever it was told by.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_came_second_leaves_a_removed_lock_alone() {
+    if !available() {
+        return;
+    }
+    let database = Database::create().await;
+    let (one, other) = (open(&database).await, open(&database).await);
+    let client = database.client().await;
+    for round in 0..40 {
+        let id = LockId::from(format!("queue/raced-{round}").as_str());
+        let (first, second) = tokio::join!(try_take(&one, &id), try_take(&other, &id));
+        assert_ne!(first.is_some(), second.is_some());
+        let late = if first.is_some() { &other } else { &one };
+        client.batch_execute("DELETE FROM bus.lock").await.unwrap();
+        assert!(try_take(late, &id).await.is_none(), "round {round}: its holder does not know yet");
+    }
+}
+
 /// S7: also where it is far ahead of the clock: the record tells, and without it the messages' row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fence_that_is_ahead_of_the_clock_grows() {
